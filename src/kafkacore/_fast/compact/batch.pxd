@@ -1,10 +1,10 @@
-"""The two passes of a compaction over one batch. The first pass adds the keys of the batch to the offset map. The
-second pass filters its records. (In Kafka: Cleaner, RecordFilter and MemoryRecords.filterTo; KIP-534 for delete
-horizons.)
+"""The two passes of a compaction over one batch. The first pass adds the keys of the batch to the offset map
+(offset_map.pxd). The second pass filters the records of the batch. (In Kafka: Cleaner, RecordFilter and
+MemoryRecords.filterTo; KIP-534 for delete horizons.)
 
-A batch that loses no record stays the same, byte for byte. If a batch loses some records, the encoding of the remaining
-records does not change. In its header, only the count, the length, the greatest timestamp and the checksum change. A
-batch that gets a delete horizon is encoded again. Offsets never change.
+A batch that loses no record stays the same, byte for byte. If a batch loses some records, the bytes of the remaining
+records do not change, and in the batch's header only the count, the length, the greatest timestamp and the checksum
+change. A batch that gets a delete horizon is encoded again. Offsets never change.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -24,15 +24,15 @@ ctypedef struct Compactor:
     InflateLimits limits
     int64_t now_ms
     int64_t delete_retention_ms
-    int64_t first_offset       # the map gets the records from this offset on
-    int64_t upper_bound        # the round ends at this offset; the last batch below it stays, even if it becomes empty
+    int64_t first_offset       # the first pass adds the keys of the records from this offset on
+    int64_t upper_bound        # the compaction ends here; the last batch below this stays, even if it becomes empty
     bint keep_old_deletes      # whether tombstones of magic 0 and 1 stay; they have no delete horizon
     Writer inflated            # scratch memory for inflated records
     Writer rebuilt             # the filtered batch, if it changed
     int64_t mapped_records
     int64_t read_records
     int64_t kept_records
-    int64_t keyless_records    # the number of dropped records without a key; a compacted log keeps none of them
+    int64_t keyless_records    # the number of records without a key; a compaction drops all of them
 
 ctypedef struct Kept:
     const uint8_t *data        # points into the original batch or into `rebuilt`; NULL if nothing is left
@@ -46,7 +46,7 @@ cdef enum:
     COMPACT_NO_MEMORY = -2
 
 cdef void compactor_free(Compactor *compactor) noexcept nogil  # frees the compactor's buffers
-# compact_map performs the first pass, and compact_filter the second pass. Both expect a whole batch with a correct
+# `compact_map` performs the first pass, and `compact_filter` the second pass. Both expect a whole batch with a correct
 # checksum. They return 0 or one of the values above.
 cdef int compact_map(Compactor *compactor, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchHeader *header,

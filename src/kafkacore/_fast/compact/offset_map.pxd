@@ -1,10 +1,10 @@
 """A map from each key to the offset at which the key was last written, in bounded memory (Kafka's SkimpyOffsetMap). A
 compaction keeps only the records at these offsets.
 
-The map holds 128 bits of SipHash-1-3 for each key. Each map has its own seed. If two keys had the same 128 bits, the
-map would treat them as one key and the earlier record would be lost. With 10 million keys this happens once in 10^24
-compactions, as with the 128 bits of MD5 that Apache Kafka uses. Unlike with MD5, nobody can construct two such keys
-without the seed.
+The map stores a hash of each key: 128 bits of SipHash-1-3. Each map has its own seed. If two keys had the same hash,
+the map would treat them as one key and the earlier record would be lost. With 10 million keys this happens once in
+10^24 compactions. The same is true for MD5, which also has 128 bits and which Apache Kafka uses. But for MD5 anybody
+can construct two keys with the same hash. Here this is impossible without the seed.
 
 The upper bits of a hash choose the home slot of the key, which is the slot at which the search for the key begins. From
 there on, the slots are ordered by hash (Amble and Knuth, "Ordered hash tables", 1974). So the search for a missing key
@@ -26,7 +26,7 @@ ctypedef struct KeyHash:
 
 ctypedef struct OffsetSlot:
     KeyHash hash
-    int64_t place         # the offset + 1; 0 for an empty slot
+    int64_t place         # the key's offset + 1; 0 for an empty slot
 
 ctypedef struct OffsetMap:
     int64_t budget_bytes
@@ -49,8 +49,8 @@ cdef void offset_map_release(OffsetMap *map) noexcept nogil  # frees the slots
 
 cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil
 cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil
-# Sets the offset of a key. The caller must put the offsets of a key in ascending order. Returns 0. If the map is full,
-# returns OFFSET_MAP_FULL and changes nothing.
+# Sets the offset of a key. For each key, the caller must put its offsets in ascending order. Returns 0. If the map is
+# full, returns OFFSET_MAP_FULL and changes nothing.
 cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil
 # Returns the key's offset, or -1 if the map does not have the key.
 cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil

@@ -15,7 +15,7 @@ from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# A producer that wrote to the compacted part of the log, and its current transaction.
+# A producer that wrote to the part of the log that is being compacted, and its current transaction.
 ctypedef struct SeenProducer:
     int64_t producer_id      # -1 for an empty slot
     # The index, in `SeenTransactions.aborted`, of the producer's current aborted transaction; -1 for none.
@@ -26,7 +26,7 @@ ctypedef struct SeenProducer:
 ctypedef struct SeenTransactions:
     AbortedTransaction *aborted  # ordered by first offset; owned by the caller
     int64_t aborted_count
-    int64_t next             # the first of `aborted` that has not begun yet
+    int64_t next             # the index of the first transaction in `aborted` whose first batch was not processed yet
     SeenProducer *slots
     int32_t slot_count       # a power of two
     int32_t used
@@ -40,7 +40,7 @@ cdef void transactions_free(SeenTransactions *seen) noexcept nogil
 # that has no batches left.
 cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
-# The last batch of a producer, as the log's producer state knows it.
+# The last batch of a producer, according to the log's producer state (producers.pxd).
 ctypedef struct LastBatch:
     int64_t producer_id
     int64_t last_offset      # -1 if the producer has only a marker
@@ -50,7 +50,7 @@ ctypedef struct LastBatches:
     LastBatch *items         # ordered by producer id
     int32_t count
 
-# Returns 0 or -ENOMEM; call this with the log's lock held.
+# Returns 0 or -ENOMEM. Call this with `Log.lock` held.
 cdef int last_batches_take(LastBatches *last, const Producers *producers) noexcept nogil
 cdef void last_batches_sort(LastBatches *last) noexcept nogil
 cdef void last_batches_free(LastBatches *last) noexcept nogil

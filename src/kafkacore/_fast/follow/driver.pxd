@@ -1,9 +1,11 @@
-"""Drives a fetcher over an outbound connection, on a processor and without the GIL.
+"""A driver sends the requests of a fetcher over an outbound connection, and passes the answers to the fetcher. A
+fetcher follows the partitions that one other broker leads (followed.pxd). A driver runs without the GIL on a processor,
+a thread that mainly serves clients (processor.pxd).
 
-The processor owns a driver and its fetcher. Python's thread sends mail (mail.pxd) to the processor. Each mail has an
-order for the driver. Python's thread reads some fields of the driver, which are atomic. When one of them has changed,
-the driver posts the mail `news` to the inbox `bell` of Python's thread. The driver passes new events to Python only
-after Python has read the previous events. When `link` is LINK_WANTED, Python connects a socket and passes it to the
+The processor owns the driver and the fetcher. Python's thread sends orders to the driver, each in a mail (a message to
+the processor, see mail.pxd). Python's thread reads some fields of the driver, which are atomic. When one of them has
+changed, the driver posts the mail `news` to the inbox `bell` of Python's thread. The driver passes new events to Python
+only after Python has read the previous ones. When `link` is LINK_WANTED, Python connects a socket and passes it to the
 driver.
 """
 
@@ -18,13 +20,13 @@ from kafkacore._fast.wait.timer cimport Timer
 
 cdef enum:
     LINK_IDLE = 0           # there is nothing to fetch
-    LINK_WANTED = 1
+    LINK_WANTED = 1         # the driver needs a socket
     LINK_UP = 2
     LINK_ENDED = 3          # the driver is shut, and the processor no longer uses it
 
 cdef enum:
     MOST_CLIENT_ID = 128
-    COUNTED_EVERY_MS = 1000  # how often the lag and the partitions are counted; each count visits every partition
+    COUNTED_EVERY_MS = 1000  # how often the fetcher updates its metrics, for which it visits every partition
 
 ctypedef struct Driver:
     Outbound out            # must be the first field
@@ -40,15 +42,15 @@ ctypedef struct Driver:
     int64_t rests_until_ms  # the end of the driver's pause, after an answer with a top-level error
     int64_t counted_ms
     bint is_shut
-    bint has_answered       # whether the present connection has had an answer
+    bint has_answered       # whether an answer has arrived on the present connection
     # The fields that Python reads.
     Inbox bell
     Mail news
     int32_t link            # atomic: LINK_...
     int64_t orders          # atomic: the number of executed orders
-    int32_t answered        # atomic: the number of connections that had an answer without an error
+    int32_t answered        # atomic: the number of connections on which an answer without an error arrived
     int32_t losses          # atomic: the number of lost connections
-    int32_t lost_why        # atomic: why the last connection was lost, LOST_... of outbound.pxd
+    int32_t lost_why        # atomic: why the last connection was lost; LOST_... of outbound.pxd
     int32_t refusals        # atomic: the number of consecutive answers with a top-level error
     int32_t refusal         # atomic: the error code of the last such answer
     # Atomic: the size of `events`; only Python's thread sets it to 0, and only the processor raises it.
@@ -63,7 +65,7 @@ cdef void driver_release(Driver *d) noexcept nogil
 cdef void driver_begin(Driver *d) noexcept nogil      # does nothing if the driver has begun
 cdef void driver_attach(Driver *d, int handle, int16_t fetch_version, int16_t offsets_version,
                         int64_t broker_epoch) noexcept nogil
-# Makes the driver continue in this turn of the processor or the next.
+# Makes the driver continue in the current pass of the processor's event loop, or in the next one.
 cdef void driver_look(Driver *d) noexcept nogil
 cdef void driver_lose(Driver *d, int why) noexcept nogil
 cdef void driver_shut(Driver *d) noexcept nogil       # LINK_ENDED follows when no job is running

@@ -1,5 +1,6 @@
-"""Creates, connects and frees a fetcher, which follows the partitions that one other broker leads. Also handles its
-mail and its timing. followed.pxd has the contract."""
+"""Creates, connects and frees a fetcher, which follows the partitions that one other broker leads. Also handles the
+fetcher's mail (messages from other threads, see mail.pxd) and its delays. followed.pxd has the contract.
+"""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -11,8 +12,8 @@ from kafkacore._fast.world.agenda cimport Agenda
 # After a failure, returns NULL and stores -errno in `error`. `agenda` is the task queue of a simulation, or NULL
 # outside a simulation. If `inbox` is NULL, the fetcher gets its own inbox.
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil
-# Begins to follow a partition from the end of its log on. If the fetcher already follows the partition in this epoch,
-# nothing changes. Returns 0 or -ENOMEM.
+# Begins to follow a partition, from the end of this broker's log on. If the fetcher already follows the partition in
+# this epoch, nothing changes. Returns 0 or -ENOMEM.
 cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept nogil
 cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_stop_all(Fetcher *f) noexcept nogil
@@ -23,5 +24,5 @@ cdef void fetcher_failed(Fetcher *f) noexcept nogil
 # Ends the delays that are over at `now_ms`, so that their partitions fetch again. Returns the time at which the next
 # delay ends, or -1 if there is none.
 cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil
-# Updates the counts of lag and partitions.
+# Updates `most_lag` and the numbers of partitions in `f.counts`.
 cdef void fetcher_count(Fetcher *f) noexcept nogil

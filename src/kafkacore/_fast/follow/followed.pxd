@@ -1,12 +1,12 @@
-"""The fetcher of the partitions that one other broker leads, and the state of each of these partitions. A fetcher
-decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the classes
-AbstractFetcherThread and FetchSessionHandler do this.
+"""A fetcher, which follows the partitions that one other broker leads, and the state of each of these partitions. A
+fetcher decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the
+classes AbstractFetcherThread and FetchSessionHandler do this.
 
 A fetcher has no socket, clock or thread. Its driver gets a request from the fetcher, sends the request, and passes back
 the answer or the failure. At any time, at most one request has no answer. One thread owns a fetcher and everything in
 it, and calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool (io.pxd). When
-the job is done, the pool sends mail to `inbox`. The driver delivers the mail and then gets the next request from the
-fetcher.
+the job is done, the pool sends a mail (a message to the owner's thread, see mail.pxd) to `inbox`. The driver delivers
+the mail and then gets the next request from the fetcher.
 
 Modules: followed (the partitions and their states), local (this broker's logs), cut (truncations), take (records), ask
 (requests), absorb (answers), fetcher (start, end, mail, timing), handle (the Python interface for simulated worlds),
@@ -28,13 +28,13 @@ from kafkacore._fast.world.agenda cimport Agenda
 cdef enum:
     FOLLOW_FETCHES = 0
     FOLLOW_DELAYED = 1      # waits until `due_ms`, after an error or because its replication quota is used up
-    FOLLOW_BLOCKED = 2      # waits while its log is being opened or rolled; then `kept` is appended
+    FOLLOW_BLOCKED = 2      # its log is being opened or rolled; afterwards the fetcher appends the records in `kept`
     FOLLOW_CUTS = 3         # a job is truncating its log
     # The leader's log does not have the partition's offset, so the fetcher requests the leader's end offset by
     # ListOffsets.
     FOLLOW_ASKS_END = 4
     FOLLOW_ASKS_START = 5   # after FOLLOW_ASKS_END: the fetcher requests the leader's log start offset
-    FOLLOW_FAILED = 6       # fenced, or its log directory failed; fetching begins again with a new role
+    FOLLOW_FAILED = 6       # fenced, or its log directory failed; not fetched until the partition gets a new role
     FOLLOW_GONE = 7         # no longer followed; kept until neither the session nor a running job needs it
 
 # The kind of a request.
@@ -44,17 +44,18 @@ cdef enum:
     ASK_END = 2             # ListOffsets for the leader's end offset
     ASK_START = 3
 
-# The kinds of job that run on a log.
+# The kinds of job that run on a log (cut.pxd).
 cdef enum:
     CUT_END = 0             # removes the records from an offset on
     CUT_ALL = 1             # removes all records; the log begins again at an offset
     CUT_START = 2           # removes the records below an offset
 
-# Events of a partition, for the driver's log. In brackets: the meanings of `first` and `second`.
+# Events of a partition, which the driver reports for the application log. In brackets: the fields `first` and `second`
+# of the event.
 cdef enum:
-    BEFELL_CUT = 0          # truncated because its epochs diverge from the leader's (its end before and after)
-    BEFELL_CUT_TO_END = 1   # truncated because it ended after the leader's log (its end before and after)
-    BEFELL_RESTART = 2      # emptied because it ended before the start of the leader's log (its end before and after)
+    BEFELL_CUT = 0          # truncated because its epochs diverge from the leader's (its log's end before and after)
+    BEFELL_CUT_TO_END = 1   # truncated because it ended after the leader's log (its log's end before and after)
+    BEFELL_RESTART = 2      # emptied because it ended before the leader's log starts (its log's end before and after)
     BEFELL_CORRUPT = 3      # the leader sent records that cannot be appended (their offset, the error)
     # The leader sent a batch with a higher epoch than the leader's own (the fetch offset, the leader's epoch).
     BEFELL_NEWER_EPOCH = 4
@@ -63,7 +64,7 @@ cdef enum:
     BEFELL_REFUSED = 7      # the leader answered with an error that may persist (the error)
 
 cdef enum:
-    MOST_EVENTS = 64        # the number of events kept between two calls of the driver; further events are only counted
+    MOST_EVENTS = 64        # at most this many events wait for the driver; further events are only counted
 
 ctypedef struct Event:
     Partition *partition    # holds a reference
@@ -71,7 +72,7 @@ ctypedef struct Event:
     int64_t first
     int64_t second
 
-# A member of a circular list. `next` is NULL when the member is in no list.
+# A member of a circular list, or the head of the list. `next` is NULL when the member is in no list.
 ctypedef struct Link:
     Link *next
     Link *previous
@@ -84,25 +85,25 @@ ctypedef struct Position:
     int32_t leader_epoch
 
 ctypedef struct Followed:
-    # Must be the first field. The fetcher, a running job, waiters and mail each hold a reference.
+    # Must be the first field. Each of these holds a reference: the fetcher, a running job, a waiter, and a posted mail.
     Parked parked
-    Waiter waiter           # in the log's list of blocked appends
+    Waiter waiter           # in the log's list of blocked appends (`Log.blocked`)
     Job job                 # the job of the truncation
     Fetcher *fetcher        # holds a reference
     Partition *partition    # holds a reference
     Followed *chain         # the next in its hash bucket
     Followed *named_chain
     Link in_all             # in `Fetcher.all`, in the order of fetching
-    Link in_changed         # in the list of partitions that the next Fetch checks for changes
+    Link in_changed         # in `Fetcher.changed`, the partitions that the next Fetch checks for changes
     Link in_line            # in `Fetcher.delayed`, `asks_end` or `asks_start`, according to the state
     int32_t state
     int64_t due_ms
     Position at             # the position from which it fetches
-    Position sent           # the position that the leader's session has
-    int64_t sent_in         # the session that has `sent`; see `Fetcher.session_number`
+    Position sent           # the position that the leader's fetch session has
+    int64_t sent_in         # the number of the session that has `sent`; see `Fetcher.session_number`
     int64_t lag             # -1 if not known yet; `followed_lags` sets it
     int64_t leader_end      # valid in FOLLOW_ASKS_START
-    bint is_asked           # the current ListOffsets request contains the partition in its present state
+    bint is_asked           # the current ListOffsets contains the partition, and `state` has not changed since
     uint8_t *kept           # records that wait to be appended, or NULL
     size_t kept_size
     int64_t kept_high_watermark
@@ -125,11 +126,11 @@ ctypedef struct FetcherLimits:
     int32_t backoff_ms          # replica.fetch.backoff.ms
     Quota *quota                # the quota of throttled partitions (KIP-73), or NULL; must outlive the fetcher
 
-# All fields are atomic, because metrics read them on any thread.
+# All fields are atomic, because any thread may read them for metrics.
 ctypedef struct FetcherCounts:
     int64_t requests
     int64_t bytes               # bytes of appended records
-    int64_t most_lag            # computed by the last `fetcher_count`, like the next two fields
+    int64_t most_lag            # the greatest lag; the last `fetcher_count` set this field and the next two
     int32_t partitions
     int32_t failed
 
@@ -142,23 +143,23 @@ ctypedef struct Taking:
     int32_t partition
 
 ctypedef struct Fetcher:
-    int32_t refs                # atomic; held by the owner and by every Followed
+    int32_t refs                # atomic; the owner and every `Followed` hold a reference
     Inbox *inbox                # the fetcher's own inbox, or its processor's
     Inbox own_inbox
-    void (*on_ready)(Followed *each) noexcept nogil  # runs when the partition's log was opened, rolled or truncated
-    # Runs when mail has changed the state of a partition, so that the driver gets the next request. May be NULL.
+    void (*on_ready)(Followed *each) noexcept nogil  # runs after the partition's log was opened, rolled or truncated
+    # Runs when a mail has changed the state of a partition. The driver then gets the next request. May be NULL.
     void (*on_mail)(Fetcher *f) noexcept nogil
     void *driver
     int64_t now_ms              # monotonic; the last time that the driver passed to the fetcher
     FetcherLimits limits
     FetcherCounts counts
-    int64_t broker_epoch        # this broker's epoch at its last registration
-    int16_t newest_fetch        # the newest version that both ends of the present connection support
-    int16_t fetch_version       # the version of the current request, or of the last one
+    int64_t broker_epoch        # the epoch that this broker got at its last registration
+    int16_t newest_fetch        # the newest version of Fetch that both ends of the present connection support
+    int16_t fetch_version       # the version of the current Fetch, or of the last one
     int16_t offsets_version
     int under_way               # ASK_...: the kind of the request without an answer
     Taking taking
-    bint was_full               # whether the request without an answer names all partitions
+    bint was_full               # whether the Fetch without an answer names all partitions
     int32_t session_id
     int32_t session_epoch
     int64_t session_number      # counts the sessions; never 0
@@ -183,8 +184,8 @@ ctypedef struct Fetcher:
 
 # --- states; for the owner's thread ---
 cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t index) noexcept nogil
-# Returns the partition that has this name and is still followed, or NULL. Two partitions may have the same name if a
-# topic was created again.
+# Returns the partition that has this name and is still followed, or NULL. If a topic was deleted and created again, two
+# partitions may have the same name.
 cdef Followed *fetcher_find_named(const Fetcher *f, const char *topic, int32_t size, int32_t index) noexcept nogil
 # Adds a partition in the state FOLLOW_FAILED, with a reference to `p`. Returns NULL if memory runs out.
 cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil
@@ -193,7 +194,7 @@ cdef void fetcher_forget(Followed *each) noexcept nogil
 cdef void fetcher_release(Fetcher *f) noexcept nogil
 cdef void followed_set(Followed *each, int state) noexcept nogil
 cdef void followed_delay(Followed *each) noexcept nogil
-# Sets `lag`, and also `fetch_lag` of the Partition, which metrics read.
+# Sets `lag`, and also `Partition.fetch_lag`, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
 cdef void followed_go_on(Followed *each) noexcept nogil     # the partition fetches again, from the end of its log
 cdef void followed_drop_kept(Followed *each) noexcept nogil

@@ -1,5 +1,7 @@
-"""The orders that Python's thread sends to a driver. They are mail to the driver's processor, which executes them in
-the order of posting. An order frees itself. It holds references to the driver and to the partitions that it names."""
+"""The orders that Python's thread sends to a driver (driver.pxd). Each order is a mail, a message to the driver's
+processor (mail.pxd). The processor executes the orders in the sequence in which they were posted. An order holds
+references to the driver and to the partitions that it names. It frees itself after it was executed.
+"""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -8,12 +10,12 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Mail
 
 cdef enum:
-    ORDER_FOLLOW = 0        # follows the partitions of `items` that have an epoch, and stops following the others
-    ORDER_ATTACH = 1        # attaches the socket `handle`; like ORDER_LOOK, then posts the driver's mail `news`
+    ORDER_FOLLOW = 0        # follow the items that have a leader epoch, and stop following the other items
+    ORDER_ATTACH = 1        # use the socket `handle`; then post the driver's mail `news` to Python's thread
     ORDER_BROKER_EPOCH = 2
-    ORDER_LOSE = 3          # ends the connection, for the reason `why`
+    ORDER_LOSE = 3          # end the connection, for the reason `why`
     ORDER_HOLD = 4
-    ORDER_LOOK = 5
+    ORDER_LOOK = 5          # only post the driver's mail `news`
     ORDER_SHUT = 6
 
 cdef enum:
@@ -21,7 +23,7 @@ cdef enum:
 
 ctypedef struct OrderItem:
     Partition *partition    # holds a reference
-    int32_t leader_epoch    # NO_EPOCH: the partition is no longer followed
+    int32_t leader_epoch    # NO_EPOCH: stop following the partition
 
 ctypedef struct Order:
     Mail mail               # must be the first field

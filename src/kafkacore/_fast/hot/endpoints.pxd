@@ -2,7 +2,8 @@
 (KIP-951).
 
 A table of endpoints is immutable. The node publishes a new table when a broker joins, leaves, is fenced or changes its
-address. The plane frees the old table when no processor can be reading it.
+address. The plane (plane.pxd) frees the old table when no processor, a thread that serves connections, can still be
+reading it.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -26,14 +27,14 @@ ctypedef struct Endpoints:
 
 # Begins an answer's list of endpoints, with room for `most` of them. The list stays empty if the arena is full.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
-# Adds the endpoint of a node for a listener. Does nothing if the answer already has this endpoint or if `all` does not
-# contain it. `all` may be NULL.
+# Adds the endpoint that a node has for a listener. Does nothing if the answer already has this endpoint or if `all`
+# does not contain it. `all` may be NULL.
 cdef void endpoints_add(Array *endpoints, const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 # Returns the endpoint, or NULL if `all` does not contain it. `all` may be NULL.
 cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 
 
 cdef class EndpointTable:
-    """Owns Endpoints."""
+    """Owns an `Endpoints`."""
     cdef Endpoints *all
     cdef list keep

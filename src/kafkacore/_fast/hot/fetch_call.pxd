@@ -1,5 +1,7 @@
-"""One unanswered Fetch (a call): its partitions and its answer. fetch.pyx reads the logs and waits. fetch_call.pyx
-reads the request and writes the answer."""
+"""A call: one Fetch that has no answer yet, with its partitions and the answer that is being made. fetch.pyx reads the
+logs and waits. fetch_call.pyx reads the request and writes the answer. A parked call waits for an event in a partition,
+or for a timeout (park.pxd).
+"""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -18,7 +20,7 @@ from kafkacore._fast.schema.wire cimport FetchRequest, FetchResponse, PartitionD
 cdef enum:
     TOPIC_ID_VERSION = 13
 
-# One partition of the call. Parts are in the order in which the call reads their partitions.
+# One partition of the call. The parts are in the order in which the call reads them.
 ctypedef struct Part:
     Partition *partition          # holds a reference; NULL for an unknown partition
     uint8_t topic_id[16]
@@ -51,20 +53,20 @@ ctypedef struct FetchCall:
     bint noted                    # whether the first read has recorded the follower's positions
     bint from_any_replica         # the client may read from a follower (KIP-392)
     Arena arena
-    int64_t held_bytes            # bytes counted in the plane's budget since the call was first parked
-    int32_t watched               # number of partitions that the call waits for; 0 if it is not in the purgatory
-    FetchRequest body             # the request; its texts and arrays are valid until the call is parked
+    int64_t held_bytes            # bytes that the plane's budget counts since the call was first parked (memory.pxd)
+    int32_t watched               # number of partitions that the call waits for; 0 if it does not wait
+    FetchRequest body             # the request; its texts and arrays are valid only until the call is parked
     FetchResponse answer
     FetchSession *session         # holds a reference; NULL unless the fetch is incremental
     bint looks_at_all  # the call reads all partitions of its session, not only the changed ones
-    bint is_overtaken             # another request of the session has arrived, so this one gets an error
-    int32_t settled_count         # number of partitions of the session that have nothing new, and therefore no part
-    bint starts_session           # a full fetch that requests a new session
+    bint is_overtaken             # a newer request of the session has arrived, so this call's answer is an error
+    int32_t settled_count         # number of the session's partitions that have nothing new, and therefore no part
+    bint starts_session           # this is a full fetch, and the client asks for a new session
     Part *parts
     int32_t count
     int32_t capacity              # capacity of `parts`
     int32_t known_count           # number of parts whose partition is known
-    Part **named                  # the parts that the answer contains; answers[i] belongs to named[i]
+    Part **named                  # the parts that the answer contains; `answers[i]` belongs to `named[i]`
     PartitionData *answers
     int64_t bytes                 # number of bytes that the last read found
     bint sends_elsewhere          # a part refers the client to another replica: answer at once
@@ -75,7 +77,8 @@ ctypedef struct FetchCall:
     int16_t forced_error          # the error that the gate sets for every partition; NONE if it sets no error
 
 # Fills `parts` with the request's partitions, or, if the request has a session, with the session's changed partitions.
-# Nothing in `parts` points into the frame. Returns 0, -1 if no memory is left, or the error code of the whole response.
+# Nothing in `parts` points into the frame (the bytes of the request). Returns 0, -1 if no memory is left, or the error
+# code of the whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
 # Prepares another read of the partitions: adds the partitions of the session that have changed since the last read.
 # Call `release_reads` first. Returns False if no memory is left.
@@ -83,7 +86,7 @@ cdef bint call_look_again(FetchCall *call) noexcept nogil
 # Gives the partitions of all parts back to the session, for a call that ends without an answer. Call this with the
 # session's lock held.
 cdef void call_give_back(FetchCall *call) noexcept nogil
-# Updates the session and fills request.answer, which takes over the references to segments. Returns False if no memory
-# is left.
+# Updates the session and fills `request.answer`, which takes over the references to segments. Returns False if no
+# memory is left.
 cdef bint call_answer(FetchCall *call) noexcept nogil
 cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil

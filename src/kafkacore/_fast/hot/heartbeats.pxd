@@ -1,15 +1,16 @@
 """Answers Heartbeat and SyncGroup requests without the GIL. Keeps the members of stable groups, their assignments, and
 the time of each member's last heartbeat.
 
-A group's coordinator publishes a StableGroup when the group is stable, and withdraws it before the members of the group
-change. While the group is published, a matching Heartbeat only means that a member is alive. The processor answers the
-Heartbeat and records its time. A matching SyncGroup requests the assignment of a member. The processor sends the
-assignment and records that it was sent. Every other request goes to the handler unchanged. Before the coordinator
-expires a member's session, it reads the recorded times. Before it removes a member that has not fetched its assignment,
-it reads which assignments were sent.
+A group's coordinator, which is Python code, publishes a `StableGroup` when the group is stable, and withdraws it before
+the members of the group change. While the group is published, a processor (a thread that serves connections) handles
+two kinds of requests itself. A Heartbeat from a member of this generation only means that the member is alive: the
+processor answers it and records the time. A SyncGroup from such a member requests the member's assignment: the
+processor sends the assignment and records that it was sent. Every other request goes to the handler in Python
+unchanged. Before the coordinator expires a member's session, it reads the recorded times. Before it removes a member
+that has not fetched its assignment, it reads which assignments were sent.
 
-`StableGroups.lock` guards the hash chains. It is a leaf lock: its holder takes no other lock. A thread holds it for one
-look-up and one copy of at most TOLD_BYTES. The members of a StableGroup never change. The heartbeat times, and the
+`StableGroups.lock` guards the hash chains. A thread that holds this lock takes no other lock, and holds it for one
+look-up and one copy of at most TOLD_BYTES. The members of a `StableGroup` never change. The heartbeat times, and the
 flags of the assignments that were sent, are atomic words. Any processor writes them and any thread reads them.
 """
 
@@ -27,15 +28,15 @@ cdef enum:
 ctypedef struct Beat:
     Slice member            # the member id
     Slice instance          # group.instance.id; null for a dynamic member
-    Slice assignment        # points into a bytes object that the PublishedGroup keeps
-    # Atomic: time of the last heartbeat, by the environment's clock; 0 if none since the group was published.
+    Slice assignment        # points into a bytes object that the `PublishedGroup` keeps
+    # Atomic: time of the last heartbeat since the group was published, by the environment's clock; 0 if there was none.
     int64_t heard_ns
     int32_t synced          # atomic: 1 after a processor has sent the member's assignment
 
 ctypedef struct StableGroup:
     StableGroup *next              # next in its hash chain
     bint published          # StableGroups.lock guards this field too
-    Slice group             # the group id; all texts are in `text`
+    Slice group             # the group id; this and all other texts of the group are in `text`
     Slice protocol_type     # may be null
     Slice protocol_name     # may be null
     int32_t generation_id

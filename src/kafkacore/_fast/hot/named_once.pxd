@@ -1,6 +1,6 @@
-"""Finds partitions that a request contains twice. Kafka collects the partitions of a request in a map, so it serves
-such a partition only once, with the last values. If a processor served each occurrence, one request could repeat the
-same work thousands of times.
+"""Finds partitions that a request contains twice. Kafka collects the partitions of a request in a map. So it serves
+such a partition only once, with the values that come last in the request. If we served each occurrence, one request
+could repeat the same work thousands of times.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -13,7 +13,7 @@ ctypedef struct NamedPlace:
     int32_t index
 
 ctypedef struct Distinct:
-    NamedPlace *places           # NULL for a request that cannot name a partition twice
+    NamedPlace *places           # a hash table; NULL for a request that cannot name a partition twice
     uint32_t mask
     int32_t count                # the number of partitions that were added
 

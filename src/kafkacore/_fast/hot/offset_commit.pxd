@@ -1,8 +1,8 @@
 """Handles OffsetCommit without a Python object for each partition. This module parses the request into C structs in an
-arena, and writes the records for the log and the body of the answer from these structs.
+arena (a block of memory that is freed as a whole). From these structs it writes the records for the log and the body of
+the answer.
 
-An OffsetCommit belongs to its caller, which must hold the GIL. The OffsetCommit holds a reference to the bytes of the
-request.
+An `OffsetCommit` belongs to its caller, which must hold the GIL. It holds a reference to the bytes of the request.
 """
 
 from libc.stddef cimport size_t
@@ -20,7 +20,7 @@ ctypedef struct CommittedPartition:
     int64_t committed_offset
     Slice committed_metadata            # may be null
     int16_t error_code                  # the error code that was last written to a response
-    int16_t refused  # the error for which this partition is not committed; 0 if the commit includes it
+    int16_t refused  # the error because of which this partition is not committed; 0 if it is committed
 
 ctypedef struct CommittedTopic:
     Slice name                          # valid up to version 9, or after the topic was found

@@ -23,8 +23,8 @@ ctypedef struct OffsetFields:
 # Both functions write to `p` and return the position after the last written byte. The caller must provide enough
 # memory. The names of the group and the topic must have at most 32767 bytes.
 cdef uint8_t *put_offset_key(uint8_t *p, const Slice *group, const Slice *topic, int32_t partition) noexcept nogil
-# Writes version 1 if the offset has an expire timestamp, because only version 1 has this field. Otherwise writes
-# version 4.
+# Writes a value of version 1 if the offset has an expire timestamp, because only version 1 has this field. Otherwise
+# writes version 4.
 cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept nogil
 # Raises ValueError unless `topic_id` is 16 bytes.
 cdef int copy_topic_id(uint8_t *into, topic_id) except -1

@@ -1,5 +1,5 @@
 """The committed offsets of a group for one topic: a row for each partition, in order of arrival, and a hash table from
-partition indexes to rows. A row owns its metadata. Only a thread that holds the GIL may use a TopicOffsets.
+partition indexes to rows. A row owns its metadata. Only a thread that holds the GIL may use a `TopicOffsets`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -8,7 +8,7 @@ from kafkacore._fast.hot.offset_records cimport OffsetFields
 
 ctypedef struct OffsetRow:
     OffsetFields fields         # the row owns the metadata; empty metadata is NULL with size 0
-    int64_t at                  # the log position of the commit that set the row; an earlier commit changes nothing
+    int64_t at                  # where in the log the commit is that set this row; an earlier commit does not change it
     int32_t partition
 
 

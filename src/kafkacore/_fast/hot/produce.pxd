@@ -3,5 +3,5 @@
 from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.plane.plane cimport Request
 
-# A `Serve` function (see plane.pxd). `state` is a NodeState.
+# A `Serve` function (see plane.pxd). `state` is a `NodeState` (state.pxd).
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil

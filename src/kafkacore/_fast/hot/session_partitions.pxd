@@ -1,14 +1,13 @@
 """A fetch session (KIP-227): its partitions, in the order of fetching, and which of these partitions have changed.
 
 A session's lock guards its partitions. A thread that holds this lock may take the lock of a log. An unanswered Fetch
-holds references to the session and to each partition of the session that it reads. So the session and these partitions
-are not freed while the Fetch needs them. If a partition is removed from the session in the meantime, its `is_dropped`
-is set.
+holds references to the session and to each `SessionPartition` that it reads. So these are not freed while the Fetch
+needs them. If a partition is removed from the session in the meantime, its `is_dropped` is set.
 
 Clients choose the partitions of a session, so the hash table of the partitions uses a keyed hash (SipHash-1-3).
 
 A Fetch reads only partitions that are marked as changed (log/readers.pxd). These are the partitions in the request, the
-partitions whose log or role has changed, and the partitions that the last Fetch left unsettled (`is_settled` in
+partitions whose log or role has changed, and the partitions that the last Fetch could not finish (`is_settled` in
 fetch_call.pyx). A Fetch that ends without an answer gives its partitions back with `session_return`.
 """
 
@@ -24,7 +23,7 @@ ctypedef struct SessionPartition:
     ListLink in_order                    # the order of fetching; a partition whose records were sent moves to the end
     int32_t refs                         # atomic
     bint is_dropped
-    const void *holder                   # the Fetch that took the partition last, while this Fetch is unanswered
+    const void *holder                   # the unanswered Fetch that took the partition last
     uint8_t topic_id[16]
     int32_t topic_size  # size of the topic name, which is stored after the struct; 0 in a session with topic ids
     int32_t index
@@ -34,8 +33,8 @@ ctypedef struct SessionPartition:
     int32_t last_fetched_epoch
     int64_t fetch_offset
     int64_t fetcher_log_start            # the log start offset of the follower that fetches
-    int64_t log_start_offset             # as last sent
-    int64_t high_watermark               # as last sent; if it is -1, the next answer contains the partition
+    int64_t log_start_offset             # the value that the last answer had
+    int64_t high_watermark               # also from the last answer; -1: the next answer must contain the partition
     SessionPartition *chain              # next in its hash bucket
 
 # The sender of a Fetch, its isolation level and its version. If any of these fields differs from the previous Fetch of
@@ -57,11 +56,11 @@ ctypedef struct FetchSession:
     bint uses_topic_ids                  # fetch version 13 or above
     int64_t created_ms                   # the cache's lock guards this field and the next four
     int64_t used_ms
-    int32_t cached_count                 # the number of its partitions at the last fetch, for eviction
-    int64_t cached_bytes                 # its bytes at the last fetch
+    int32_t cached_count                 # how many partitions the session had at its last fetch, for eviction
+    int64_t cached_bytes                 # the value of `bytes` at its last fetch
     FetchSession *chain
-    LinkedList order                     # SessionPartition.in_order
-    int64_t bytes                        # memory of its partitions; atomic
+    LinkedList order                     # by `SessionPartition.in_order`
+    int64_t bytes                        # the memory that its partitions use; atomic
     uint64_t hash_key[2]                 # a copy of the cache's key
     uint32_t bucket_mask
     SessionPartition **buckets
@@ -71,7 +70,7 @@ ctypedef struct FetchSession:
 # Returns a session with a reference for the caller, or NULL if no memory is left. `hash_key` has two random words.
 cdef FetchSession *session_create(const uint64_t *hash_key, bint uses_topic_ids) noexcept nogil
 # Releases a reference. When the last reference is released, the session stops watching all its partitions, which takes
-# locks. So the caller must not hold a lock of a higher rank than the cache's lock.
+# locks. So the caller must not hold a lock that ranks above the cache's lock (lock_order.pxd).
 cdef void session_release(FetchSession *session) noexcept nogil
 cdef uint64_t session_key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil
 cdef const uint8_t *session_key(const SessionPartition *partition, bint by_id) noexcept nogil
@@ -90,8 +89,8 @@ cdef void session_mark_all(FetchSession *session) noexcept nogil
 # Unmarks and returns the first marked partition, with a reference for the caller. Returns NULL if no partition is
 # marked.
 cdef SessionPartition *session_take(FetchSession *session) noexcept nogil
-# Stops watching a former partition with the same name. Call this before you read `p`, which is NULL if the node has no
-# such partition.
+# Stops watching an earlier partition with the same name, unless that is `p`. Call this before you read `p`, which is
+# NULL if the node has no such partition.
 cdef void session_watch_only(SessionPartition *partition, const Partition *p) noexcept nogil
 
 # Marks the partition again, as `changes_return` does, and releases the caller's reference.

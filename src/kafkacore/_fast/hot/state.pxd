@@ -1,4 +1,6 @@
-"""The state that the hot APIs of a node share, in addition to the plane: fetch sessions, endpoints and limits."""
+"""The state that the hot APIs of a node (the APIs that native code serves) share, in addition to the plane (plane.pxd):
+fetch sessions, endpoints and limits.
+"""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -7,9 +9,9 @@ from kafkacore._fast.hot.endpoints cimport Endpoints
 from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 from kafkacore._fast.log.replication_quota cimport Quota, ReplicationQuota
 
-# Counts requests that wait for partitions, for the metrics of DelayedOperationPurgatory. The counters are atomic.
-# Processors contend for these counters. This costs little more, because they already contend for the plane's budget
-# whenever they park a request.
+# Counts requests that wait for events in partitions, for the metrics of DelayedOperationPurgatory. The counters are
+# atomic. Processors (the threads that serve connections) contend for these counters. But they already contend for the
+# plane's memory budget whenever such a request begins to wait, so the additional cost is small.
 ctypedef struct Purgatory:
     int64_t operations
     int64_t watched                      # the total number of partitions for which these operations wait
@@ -27,7 +29,7 @@ ctypedef struct NodeState:               # the plane's `hot_state`; exists longe
 
 
 cdef inline const Endpoints *endpoints_of(const NodeState *state) noexcept nogil:
-    """Returns the published table, which is valid for the current turn of the processor."""
+    """Returns the published table. It is valid until the processor's current pass of its event loop ends."""
     return <const Endpoints *> load_ptr(<void *const *> &state.endpoints)
 
 
@@ -42,7 +44,7 @@ cdef inline void purgatory_leave(Purgatory *purgatory, int32_t watched) noexcept
 
 
 cdef class HotState:
-    """Owns the NodeState of one node. Keep it until the plane is closed."""
+    """Owns the `NodeState` of one node. Keep this object until the plane is closed."""
     cdef NodeState state
     cdef FetchSessionCache sessions
     cdef ReplicationQuota leader_quota

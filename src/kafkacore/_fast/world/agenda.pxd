@@ -1,13 +1,14 @@
-"""The agenda of a simulated world. It runs the work of the nodes' native threads as tasks, one at a time on a single
-thread. It also has bells, which take the place of eventfds.
+"""The agenda of a simulated world: a queue of tasks. In a simulated world, nodes run on one thread and in simulated
+time. Where a real node would start a native thread, a simulated node adds a task, and the agenda runs one task at a
+time. The agenda also has bells, which take the place of eventfds.
 
-A simulated world has one agenda. An Env without an agenda belongs to the real world, which uses real threads and
-eventfds. A task is a fiber (base/fiber.pxd). A turn of a task lasts until the task pauses or ends. The world's loop
-decides when a task runs: it advances `now_ns`, and runs the tasks that are due or any task that it chooses. `now_ns` is
-the time of the agenda. It is separate from the clocks of the nodes, because these may drift and jump.
+A simulated world has one agenda. An `Env` (environment.pxd) without an agenda belongs to the real world, which uses
+real threads and eventfds. A task is a fiber (base/fiber.pxd). A turn of a task lasts until the task pauses or ends. The
+world's loop decides when a task runs: it advances `now_ns`, and runs the tasks that are due or any task that it
+chooses. `now_ns` is the time of the agenda. The nodes have separate clocks, which may drift and jump.
 
-Only the thread that runs the world may use an agenda. The seed decides how long each task waits for its first turn, so
-the seed determines the order in which the simulated threads begin.
+Only the thread that runs the world may use an agenda. The seed of the world decides how long each task waits for its
+first turn. So it also determines the order in which the tasks begin.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -17,7 +18,7 @@ from kafkacore._fast.base.fiber cimport Fiber
 cdef enum:
     BELL_BASE = 1 << 30   # larger than any file descriptor
 
-# Private to agenda.pyx, as are the fields of an Agenda.
+# Private to agenda.pyx, as are the fields of an `Agenda`.
 ctypedef struct Task:
     Task *next
     Fiber *fiber
@@ -34,7 +35,7 @@ ctypedef struct Agenda:
     Task *newest
     int32_t count
     int64_t owners
-    int64_t *stopped      # owners whose tasks do not run
+    int64_t *stopped      # the nodes (by their numbers) whose tasks do not run
     int32_t stopped_count
     int *bells            # numbers of the ringing bells, in the order in which they were rung
     int32_t ringing
@@ -64,5 +65,5 @@ cdef void bell_silence(Agenda *agenda, int bell) noexcept nogil
 
 
 cdef class SimulatedAgenda:
-    """The Python handle of an Agenda."""
+    """The Python handle of an `Agenda`."""
     cdef Agenda *agenda

@@ -2,8 +2,8 @@
 tables of function pointers.
 
 A node owns one `Env`. environment.pyx implements the real environment. simulated_disk.pyx and simulated_network.pyx
-implement simulated parts. Any thread may call every function without the GIL. A result below zero is `-errno`. No
-function raises or logs. The real functions retry only calls that a signal interrupted (EINTR).
+implement a simulated disk and a simulated network. Any thread may call every function without the GIL. A result below
+zero is `-errno`. No function raises or logs. The real functions retry only calls that a signal interrupted (EINTR).
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -29,7 +29,7 @@ ctypedef struct Disk:
     int (*close)(void *self, int file) noexcept nogil
     # Returns fewer bytes than requested only at the end of the file.
     int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    # Like pread, but returns -EAGAIN instead of waiting for the device (RWF_NOWAIT).
+    # Like `pread`, but returns -EAGAIN instead of waiting for the device (RWF_NOWAIT).
     int64_t (*pread_cached)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
     # Writes all bytes or returns -errno.
     int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil
@@ -43,8 +43,8 @@ ctypedef struct Disk:
     # Announces that a range of the file is needed soon. Within the file, this starts reading ahead and does not wait.
     # Beyond the end of the file, this allocates blocks without changing the file's size, and may wait.
     int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil
-    # Returns the file descriptor of `file` for sendfile(2). Returns -1 if the file has none; `send_file` then copies
-    # the bytes.
+    # Returns the file descriptor of `file` for sendfile(2). Returns -1 if the file has none; then `Transport.send_file`
+    # copies the bytes.
     int (*descriptor)(void *self, int file) noexcept nogil
 
 
@@ -64,8 +64,9 @@ ctypedef struct Env:
     Clock clock
     Disk disk
     Transport transport
-    # The agenda of the node's simulated world, and the number of the node in that world. The node uses the agenda's
-    # tasks in place of threads, and the agenda's bells in place of eventfds. `agenda` is NULL in the real world.
+    # The agenda of the node's simulated world (agenda.pxd), and the number of the node in that world. The node uses the
+    # agenda's tasks in place of threads, and the agenda's bells in place of eventfds. `agenda` is NULL in the real
+    # world.
     Agenda *agenda
     int64_t owner
 
@@ -86,8 +87,9 @@ cdef class ManualClock:
 
 
 cdef class Environment:
-    """Owns an Env. A node, its logs and its listeners hold a reference to the Environment for as long as they use
-    it."""
+    """Owns an `Env`. A node, its logs and its listeners hold a reference to the `Environment` for as long as they use
+    it.
+    """
     cdef Env env
     cdef object keep  # the owners of the tables' `self` pointers
     cdef uint64_t random  # in a simulated world, the state of the random numbers that the seed determines

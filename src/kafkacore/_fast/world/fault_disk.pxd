@@ -1,7 +1,7 @@
 """The real disk, with a limit on the bytes that may still be written, and with errors and delays that a test orders.
 With this disk, tests see how a running node behaves when its disk fills up, breaks or becomes slow.
 
-Unlike the files of a simulated disk, its files are real: sendfile can send them, and other programs can read them.
+The files are real, unlike the files of a simulated disk: sendfile can send them, and other programs can read them.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -10,7 +10,7 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.world.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
-    int32_t errors[FAULTS]  # an errno for each kind of operation, 0 for none; this field and the next three are atomic
+    int32_t errors[FAULTS]  # the errno of each kind of operation; 0: it succeeds. This and the next three are atomic
     int64_t room_bytes           # bytes that may still be written; no limit if below 0
     int64_t delay_us             # the delay of each operation
     int64_t hits                 # the number of operations that failed because of an order

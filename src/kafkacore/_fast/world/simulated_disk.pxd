@@ -1,6 +1,6 @@
-"""A simulated Disk in memory, with power cuts, a capacity, a speed, and faults. Native code uses this disk through the
-same table of functions as the real disk. Python code uses it through the protocol `runtime.files.Files`.
-simulated_operations.pxd describes the details."""
+"""A simulated disk in memory, with power cuts, a capacity, a speed, and faults. Native code uses this disk through the
+same table of functions as the real disk (`Disk` in environment.pxd). Python code uses it through the protocol
+`runtime.files.Files`. simulated_operations.pxd describes the details."""
 
 from libc.stdint cimport int64_t
 
@@ -10,7 +10,7 @@ from kafkacore._fast.world.simulated_operations cimport Mount, NameChange, SimDi
 
 cdef class SimulatedDisk:
     cdef SimDisk disk
-    cdef Mount mount      # the Mount through which Python code uses the disk
+    cdef Mount mount      # Python code uses the disk through this `Mount`
     cdef Disk table
     cdef set locked
 

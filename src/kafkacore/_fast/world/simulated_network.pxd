@@ -1,5 +1,6 @@
-"""A transport that misbehaves as networks do. It shortens reads and writes, pretends that sockets are empty or full,
-and breaks connections. The seed determines the failures: the same calls in the same order fail in the same way.
+"""A transport (`Transport` in environment.pxd) that misbehaves as networks do. It shortens reads and writes, pretends
+that sockets are empty or full, and breaks connections. The seed determines the failures: the same calls in the same
+order fail in the same way.
 
 It wraps the real transport, so production code sees these failures on its own connections.
 """

@@ -3,12 +3,13 @@ power cuts, a capacity, a speed, and faults that are random or that a test order
 that is random.
 
 A power cut stops everything. The current operation may reach the disk in part, and every later operation fails with EIO
-until the restart. Handles that were opened before a cut remain invalid afterwards, and so do the environments of a
-simulated world.
+until the restart. After the restart, handles that were opened before the cut stay invalid. In a simulated world, so do
+the environments that were made before the cut.
 
-The time of an operation passes before the operation takes effect, but a sync covers only what was written before it
-began. A task of an agenda pauses for this time, so that other tasks can run. Any other caller in a simulated world
-continues immediately, and the time is added to `spent_ns`. In the real world, the thread sleeps.
+An operation takes effect at its end, after the time that it takes has passed. But a sync covers only what was written
+before the sync began. A task of an agenda (agenda.pxd) pauses for this time, so that other tasks can run. Any other
+caller in a simulated world continues immediately, and the time is added to `spent_ns`. In the real world, the thread
+sleeps.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -20,12 +21,12 @@ from kafkacore._fast.world.simulated_store cimport Inode, Store
 
 ctypedef struct Handle:
     Inode *inode          # holds a reference; NULL if the handle is closed
-    int64_t life          # SimDisk.life when the handle was opened
+    int64_t life          # the value of `SimDisk.life` when the handle was opened
 
 ctypedef struct Fault:
     int error             # 0 for no fault
     int64_t after         # the number of operations of this kind that still succeed
-    uint64_t below        # after these, an operation fails if its random number is not above this
+    uint64_t below        # each later operation fails if its random number is not above this
 
 ctypedef struct Pace:
     int64_t least_ns
@@ -52,10 +53,10 @@ ctypedef struct SimDisk:
     uint64_t random       # the state of the random numbers that the seed determines
     int64_t spent_ns
 
-# The disk as one process sees it. A Mount is the `self` of the table's functions.
+# The disk as one process sees it. The functions of the table get a `Mount` as their `self`.
 ctypedef struct Mount:
     SimDisk *disk
-    int64_t life          # the Mount works while disk.life has this value; with ANY_LIFE, it always works
+    int64_t life          # the `Mount` works while `disk.life` has this value; with ANY_LIFE, it always works
     bint simulated        # whether the process belongs to a simulated world
 
 cdef enum NameChange:

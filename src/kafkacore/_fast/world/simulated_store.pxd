@@ -10,10 +10,10 @@ seed of the cut determines all of this. The caller must guard a store with a loc
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stddef cimport size_t
 
-# A write that no sync has covered. If `size` is -1, it is a truncation to `offset`.
+# A write that no sync has covered; or, if `size` is -1, a truncation to `offset`.
 ctypedef struct Pending:
     Pending *next
-    int64_t number        # the number of this change among the changes of its file
+    int64_t number        # the file's changes are numbered in order; this is the number of this one
     int64_t offset
     int64_t size
     uint8_t *data
@@ -53,7 +53,7 @@ ctypedef struct Change:
     char *path
     char *other           # for a rename, the new path
     Inode *inode          # for a link
-    bint kept             # whether the change survives the cut
+    bint kept             # whether this change survives the power cut
 
 ctypedef struct Store:
     Names now
@@ -62,8 +62,8 @@ ctypedef struct Store:
     Change *newest
     int64_t bytes         # total size of all files, as readers see them
 
-# Functions that allocate memory return -ENOMEM if no memory is left. store_unlink and store_rename return -ENOENT if
-# the name does not exist. Otherwise a function returns 0, or the value that its name describes.
+# Functions that allocate memory return -ENOMEM if no memory is left. `store_unlink` and `store_rename` return -ENOENT
+# if the name does not exist. Otherwise a function returns 0, or the value that its name describes.
 cdef void store_free(Store *store) noexcept nogil
 cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # takes no reference
 cdef int store_link(Store *store, const char *path, bint directory, Inode **made) noexcept nogil
@@ -75,8 +75,8 @@ cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t si
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 # Makes the changes up to number `until` durable. A sync does not cover changes that were made after it began.
 cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
-# Makes a sync fail. Any part of the changes may have been written by then. As the kernel marks the rest as clean, no
-# later sync writes the rest.
+# Makes a sync fail. Any part of the changes may have been written by then. No later sync writes the rest, because the
+# kernel marks it as clean.
 cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
 # Changes a bit both on the disk and in the page cache.
 cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil

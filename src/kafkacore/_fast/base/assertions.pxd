@@ -1,8 +1,8 @@
 """Assertions that only debug builds contain (`KAFKACORE_DEBUG=1`, and every sanitizer build).
 
-An assertion states a fact that the code around it relies on. Bad input must never fail an assertion. Code that reads
-input returns an error instead. A failed assertion prints its file, line, text and the native stack, and aborts the
-process.
+An assertion states a fact on which the surrounding code relies. Bad input must never make an assertion fail: code that
+reads input returns an error instead. A failed assertion prints its file, line, text and the native stack, and aborts
+the process.
 """
 
 cdef extern from * nogil:

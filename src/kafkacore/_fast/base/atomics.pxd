@@ -1,5 +1,5 @@
-"""Atomic operations on words, with acquire and release order. Code that needs more than these operations should take a
-lock.
+"""Atomic operations on words, with acquire and release order. A `cas` operation (compare and swap) stores the value if
+the word is still `expected`, and returns whether it did. Code that needs more than these operations should take a lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t

@@ -1,10 +1,10 @@
-"""Reader and Writer: cursors that read values from bytes and write values to bytes.
+"""`Reader` and `Writer`: cursors that read values from bytes and write values to bytes.
 
-A Reader consists of a position, an end and the flag `bad`. A read past the end returns zero and sets `bad`, which then
-stays set. The caller checks `bad` once, at the end of a message. Before the reader uses a length from the wire, it
-compares the length with the number of bytes that remain.
+A `Reader` consists of a position, an end and the flag `bad`. A read past the end returns zero and sets `bad`, which
+then stays set. The caller checks `bad` once, at the end of a message. Before the reader uses a length that it has read,
+it compares the length with the number of bytes that remain.
 
-A Writer owns a block that grows up to `limit` bytes. A write that does not fit sets `bad` and writes nothing. The
+A `Writer` owns a block that grows up to `limit` bytes. A write that does not fit sets `bad` and writes nothing. The
 caller checks `bad` once, at the end. Integers are big-endian. Varints have protobuf's format: unsigned in messages
 (KIP-482), zig-zag in records.
 """

@@ -1,8 +1,8 @@
-"""SipHash-1-3, the hash of every table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
-short-input PRF"). The hash key is secret, so clients cannot craft table keys that share a bucket.
+"""SipHash-1-3, the hash for every hash table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
+short-input PRF"). The key of the hash is secret, so clients cannot craft table keys that share a bucket.
 
-Each process draws a random hash key when this module is imported. No table is iterated in the order of the hash. So a
-simulated run replays exactly, whatever the hash key is.
+Each process draws a random key when this module is imported. No code visits the entries of a table in the order of
+their hashes. So a simulated run replays exactly, whatever the key is.
 """
 
 from libc.stddef cimport size_t

@@ -1,8 +1,8 @@
 """Intrusive lists: each link is part of the listed object. Adding and removing take constant time and allocate nothing.
 
 A link is in at most one list. The lock that guards a list also guards its links. `first` and `last` are NULL in an
-empty list, so zeroed memory is an empty list. A link does not record whether it is in a list. Its owner must record
-this.
+empty list, so zeroed memory is an empty list. A link does not record whether it is in a list; the listed object must
+record this.
 """
 
 from libc.stdint cimport int32_t

@@ -12,14 +12,15 @@ cdef enum:
     RANK_FETCH_SESSIONS       # FetchSessions.lock: the cache of fetch sessions
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
-    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: connections by IP address.
+    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: how many connections each IP
+    # address has.
     RANK_ADDRESSES
-    RANK_CHANGES              # Changes.lock: the partitions that have changed since a fetch session last looked at them
-    RANK_QUOTA                # Quota.lock: the bytes that throttled partitions have transferred, by time
+    RANK_CHANGES              # Changes.lock: the changed partitions of one fetch session
+    RANK_QUOTA                # Quota.lock: how many bytes throttled partitions have transferred, and when
     RANK_ISR_EDGES  # IsrEdges.lock: partitions whose ISR may have to change, and the brokers that may join an ISR
     RANK_CREW                 # Crew.lock: the queue of the I/O threads, and the queue of the committers
     RANK_BUDGET               # Budget.lock: request memory, and the connections that wait for memory
-    RANK_RING                 # Ring.lock: the waiters for room on the ring
+    RANK_RING                 # Ring.lock: the processors that wait for room on a ring (wait/ring.pxd)
     RANK_GROUPS               # StableGroups.lock: members of the groups whose heartbeats native code answers
     RANK_SIMULATED_DISK       # SimDisk.lock: the files of a simulated disk
     LOCK_RANKS
@@ -28,7 +29,7 @@ cdef enum:
 # base/sync.pxd calls these functions, and only in debug builds.
 cdef void lock_order_enter(const void *lock, int rank) noexcept nogil
 cdef void lock_order_leave(const void *lock) noexcept nogil
-# Call this function before the thread waits for a condition. The wait releases the lock.
+# Call this before the thread waits for a condition, because the wait releases the lock.
 cdef void lock_order_wait(const void *lock) noexcept nogil
 cdef void lock_order_pause() noexcept nogil  # call it before a fiber lets the other fibers of its thread run
 cdef bint lock_is_mine(const void *lock) noexcept nogil

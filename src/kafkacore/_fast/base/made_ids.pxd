@@ -1,4 +1,6 @@
-"""Makes ids for topics that have no id. A broker in ZooKeeper mode needs such ids (see made_ids.py)."""
+"""Recognizes made ids. A broker in ZooKeeper mode makes such an id from the name of a topic that has no id (see
+made_ids.py).
+"""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp

@@ -72,7 +72,7 @@ cdef extern from * nogil:
 ctypedef struct Mutex:
     pthread_mutex_t inner
     int rank
-    void (*check)(const void *guarded) noexcept nogil   # for debug builds, see mutex_guards
+    void (*check)(const void *guarded) noexcept nogil   # for debug builds, see `mutex_guards`
     const void *guarded
 
 

@@ -1,5 +1,6 @@
-"""Writes numbers, and any bytes as valid UTF-8, to a Writer. The text is either plain or the content of a JSON
-string."""
+"""Writes numbers, and arbitrary bytes as valid UTF-8, to a `Writer` (cursor.pxd). The text is either plain or the
+content of a JSON string.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 

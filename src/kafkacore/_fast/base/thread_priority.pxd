@@ -44,10 +44,10 @@ cdef extern from * nogil:
         return kc_schedule_now(&now) ? (int64_t) now.runtime : -1;
     }
     """
-    # Lowers the calling thread's priority, or leaves it as it is. Only for threads that never hold the GIL.
+    # Lowers the calling thread's priority if `nice` is above 0. Only for threads that never hold the GIL.
     void lower_priority "kc_lower_priority"(int nice)
-    # Asks the kernel for short time slices. When the calling thread wakes up, it then runs immediately, before threads
-    # with longer slices. Its timers and its waits for the GIL become accurate to 1 us.
+    # Asks the kernel for short time slices. From then on, when the calling thread wakes up, it runs immediately, before
+    # threads with longer slices. Its timers and its waits for the GIL become accurate to 1 us.
     void ask_slice "kc_ask_slice"(long long slice_ns)
     void name_thread "kc_name_thread"(const char *name)
     long timer_slack_ns "kc_timer_slack_ns"()

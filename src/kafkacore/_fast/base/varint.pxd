@@ -1,7 +1,7 @@
-"""Reads and writes varints with plain pointers, for loops in which a Reader (cursor.pxd) would be too slow. Each getter
-returns the position after the varint. A getter returns NULL if the varint is truncated, is longer than 5 bytes (varint)
-or 10 bytes (varlong), or has bits beyond its width. A getter that is passed NULL returns NULL, so the caller can check
-once after several calls.
+"""Reads and writes varints with plain pointers, for loops in which a `Reader` (cursor.pxd) would be too slow.
+`get_varint` and `get_varlong` return the position after the varint. They return NULL if the varint is truncated, is
+longer than 5 bytes (`get_varint`) or 10 bytes (`get_varlong`), or has bits beyond 32 or 64. If `p` is NULL, they return
+NULL. So the caller can check once after several calls.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

@@ -1,11 +1,11 @@
 """Inflates and deflates gzip, snappy, lz4 and zstd bodies of record batches, within limits and without the GIL.
 
-A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block. Once these
+A `CodecContext` belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block. Once these
 exist, it allocates nothing. To inflate a body, call `inflate_begin`, and then `inflate_next` until it returns 0 (the
-end) or a negative CodecStatus. Each chunk is in the scratch block, and is valid until the next call on the same
-context. The source must not move until the last chunk has been read. The first use of a codec opens its library. If the
-library is missing, cramjam does the work and takes the GIL (see `codec_needs_gil`). So never call these functions while
-you hold a native lock.
+end) or a negative `CodecStatus`. Each call returns one chunk of the output. The chunk is in the scratch block, and is
+valid until the next call on the same context. The source must not move until the last chunk has been read. The first
+use of a codec opens its library. If the library is missing, the Python package cramjam does the work, and the call
+takes the GIL (see `codec_needs_gil`). So never call these functions while you hold a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -22,7 +22,7 @@ cdef enum CodecId:  # codec ids in the attributes of a batch
 cdef enum CodecStatus:
     CODEC_OK = 0
     CODEC_CORRUPT = -1          # the body is malformed or truncated, or bytes follow its end
-    CODEC_TOO_LARGE = -2        # the output exceeds the InflateLimits or the Writer's limit
+    CODEC_TOO_LARGE = -2        # the output exceeds the `InflateLimits` or the limit of the `Writer`
     CODEC_NO_MEMORY = -3
     CODEC_UNKNOWN = -4          # the codec id does not exist, or the codec does not have this level
     CODEC_UNAVAILABLE = -5      # neither the C library nor cramjam is installed
@@ -49,7 +49,7 @@ ctypedef struct CodecContext:
     int state
     const uint8_t *source
     const uint8_t *source_end
-    int64_t whole_bytes  # the bytes that cramjam has inflated into `scratch` and that have not been returned yet
+    int64_t whole_bytes  # how many bytes cramjam has inflated into `scratch` that `inflate_next` has not returned yet
     int64_t inflated_bytes
     int64_t limit_bytes
 
@@ -63,7 +63,7 @@ cdef int inflate_begin(
     CodecContext *context, int codec, const void *source, size_t size, const InflateLimits *limits
 ) noexcept nogil
 cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept nogil
-# Inflates the whole body and appends it to `out`. The limit of the Writer `out` applies too.
+# Inflates the whole body and appends it to `out`. `out.limit` applies too.
 cdef int inflate_all(
     CodecContext *context, int codec, const void *source, size_t size, const InflateLimits *limits, Writer *out
 ) noexcept nogil

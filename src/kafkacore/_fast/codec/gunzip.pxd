@@ -1,10 +1,10 @@
 """Inflates gzip (RFC 1952): a sequence of members. Checks the header, checksum and size of each member.
 
 zlib or zlib-ng inflates the DEFLATE blocks of a member. This module reads the headers and trailers. It also computes
-the checksum itself, by folding, because zlib would spend up to a fifth of its time on the checksum. If bytes that are
-not a member follow a member, this module rejects the body. Java's GZIPInputStream ignores such bytes. libdeflate and
-ISA-L are as fast as zlib-ng, but they accept sets of Huffman codes that zlib rejects. They are not used, because Java
-consumers use zlib, and a node must not accept a batch that no consumer can read.
+the checksum itself, by folding, because zlib would spend up to a fifth of its time on the checksum. If the bytes after
+a member are not another member, this module rejects the body. Java's GZIPInputStream ignores such bytes. libdeflate and
+ISA-L are as fast as zlib-ng, but they accept sets of Huffman codes that zlib rejects. We do not use them, because Java
+consumers use zlib, and a node must not accept a batch that these consumers cannot read.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

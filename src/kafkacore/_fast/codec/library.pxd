@@ -3,8 +3,8 @@
 zlib-ng, or zlib if zlib-ng is not installed, inflates gzip. zlib always deflates gzip.
 
 The build needs neither headers nor libraries, so it needs no -dev package. A node loads the library of a codec when it
-first uses the codec. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and
-snappy 1.1.
+first uses the codec. The signatures of the functions have not changed since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4
+and snappy 1.1.
 
 If KAFKACORE_CODEC_LIBS names a directory, this module searches for libraries only in that directory. Otherwise it
 searches the package's `_libs` directory, then the paths of the dynamic loader. For zlib-ng it first tries the extension
@@ -130,8 +130,8 @@ cdef extern from * nogil:
     }
 
     /* Fills the table with zlib's functions. If zlib-ng is installed, its inflate functions replace zlib's: they reject
-       the same bodies and need half the time. zlib-ng's stream struct has the layout of zlib's up to the checksum. The
-       checksum has a different width, but no code here reads it. */
+       the same bodies and need half the time. Up to the checksum, zlib-ng's stream struct has the same layout as
+       zlib's. The checksum has a different width, but no code here reads it. */
     static int kc_codec_resolve_zlib(void) {
         static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
             "deflate", "deflateReset", "deflateEnd", "deflateBound"};

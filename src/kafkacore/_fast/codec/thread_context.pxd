@@ -1,5 +1,6 @@
-"""Gives each thread that validates batches its own codec context. The first call in a thread creates the context. The
-end of the thread frees it."""
+"""Gives each thread that validates batches its own codec context. The first call in a thread creates the context, which
+is freed when the thread ends.
+"""
 
 from kafkacore._fast.codec.context cimport CodecContext, codec_context_free, codec_context_new
 

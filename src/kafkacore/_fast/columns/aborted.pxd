@@ -1,8 +1,8 @@
-"""The aborted transactions in the response to a Fetch, by producer.
+"""The aborted transactions that a response to a Fetch lists, sorted by producer.
 
 A producer's records are aborted from the first offset of its aborted transaction up to the marker that ends this
-transaction (KIP-98). An Aborted belongs to one response, and its caller must check the batches of the response in
-order. A look-up is a binary search, so a hostile response of n entries costs at most O(n log n).
+transaction (KIP-98). An `Aborted` belongs to one response, and its caller must check the batches of the response in
+order. A look-up is a binary search, so a hostile response with n entries costs at most O(n log n).
 """
 
 from libc.stdint cimport int64_t
@@ -13,7 +13,7 @@ ctypedef struct Transaction:
 
 ctypedef struct Aborted:
     Transaction *entries         # sorted; NULL for read_uncommitted, where `known` is False
-    int64_t *ended  # at the index of a producer's first entry: how many entries of this producer have ended
+    int64_t *ended  # at the index of a producer's first entry: how many of the producer's entries have ended
     int64_t count
     bint known
 
@@ -24,5 +24,5 @@ cdef void aborted_free(Aborted *aborted) noexcept nogil
 cdef int aborted_set(Aborted *aborted, object pairs) except -1
 # Returns whether the producer's batch that ends at `last_offset` is aborted.
 cdef bint is_aborted(const Aborted *aborted, int64_t producer_id, int64_t last_offset) noexcept nogil
-# Handles an ABORT marker. It ends the producer's entries that begin before the marker.
+# Call this for an ABORT marker. The marker ends the producer's entries that begin before it.
 cdef void end_aborted(Aborted *aborted, int64_t producer_id, int64_t marker_offset) noexcept nogil

@@ -58,7 +58,7 @@ cdef enum:
     NULLABLE = 2                 # ARROW_FLAG_NULLABLE
     MOST_DATA_BYTES = 0x7FFFFFFF  # a column has at most this many bytes, because its offsets have 32 bits
 
-# Memory that several arrays share. Each array holds a reference.
+# Memory that several arrays share. Each of these arrays holds a reference.
 ctypedef struct Shared:
     int64_t count
     void *blocks[2]
@@ -77,8 +77,8 @@ ctypedef struct Blob:
 cdef void blob_init(Blob *blob) noexcept nogil
 cdef void blob_free(Blob *blob) noexcept nogil
 cdef int blob_add_null(Blob *blob) noexcept nogil
-# Marks row `row` as null. Before the call, either every earlier row or no row must have a bit. Returns 0, or -1 if no
-# memory is left.
+# Marks row `row` as null. Before the call, `valid` must have a bit for each earlier row, or no bits at all. Returns 0,
+# or -1 if no memory is left.
 cdef int mark_null(Writer *valid, int64_t row) noexcept nogil
 
 
@@ -127,7 +127,7 @@ cdef int array_init(
 ) noexcept nogil
 # Sets buffer `index` of the array to `block`, which the array frees.
 cdef void array_own(ArrowArray *array, int index, void *block) noexcept nogil
-# Sets buffer `index` of the array to `block`, which belongs to the array's Shared.
+# Sets buffer `index` of the array to `block`, which belongs to the array's `Shared`.
 cdef void array_borrow(ArrowArray *array, int index, const void *block) noexcept nogil
 cdef int blob_export(Blob *blob, ArrowArray *array) noexcept nogil   # the blob is empty afterwards
 # `format` and `name` must be static.

@@ -1,7 +1,7 @@
 """Reads an Arrow record batch that a caller passes through the PyCapsule interface.
 
 The arrays come from a library in this process, so this module trusts their offsets and sizes. It checks the types of
-the columns. The rows stay valid as long as the ArrowInput exists. Only one thread at a time may use an ArrowInput.
+the columns. The rows stay valid as long as the `ArrowInput` exists. Only one thread at a time may use an `ArrowInput`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

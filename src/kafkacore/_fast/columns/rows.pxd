@@ -23,7 +23,7 @@ cdef enum:
 
 # The rows of one Arrow batch. Only one thread at a time may use them.
 ctypedef struct Rows:
-    int wanted                   # ColumnBits
+    int wanted                   # the `ColumnBit` of each column that is collected
     int64_t count
     int64_t size_bytes           # bytes of keys, values and headers, plus ROW_BYTES for each row
     int64_t first_offset
@@ -42,7 +42,7 @@ ctypedef struct Rows:
 ctypedef struct Row:             # one record; a size below 0 means null
     const uint8_t *key
     const uint8_t *value
-    const uint8_t *headers       # the same as RecordView.headers
+    const uint8_t *headers       # the same as `RecordView.headers` (record.pxd)
     int64_t offset
     int64_t timestamp_ms
     int32_t key_size
@@ -55,7 +55,7 @@ cdef void rows_init(Rows *rows, int wanted) noexcept nogil
 cdef void rows_free(Rows *rows) noexcept nogil
 # Adds a row. Returns BATCH_OK, BATCH_BAD_RECORD or BATCH_NO_MEMORY. After an error, the caller must free the rows.
 cdef int rows_add(Rows *rows, const Row *row) noexcept nogil
-# Returns the bytes that rows_add would add to size_bytes.
+# Returns the number of bytes that `rows_add` would add to `size_bytes`.
 cdef int64_t row_bytes(const Rows *rows, const Row *row) noexcept nogil
 
 # Creates the columns whose value is the same in every row: topic and partition, for at most `rows` rows. Returns NULL
@@ -80,6 +80,6 @@ cdef class ArrowRows:
     cdef readonly int64_t first_offset
     cdef readonly int64_t last_offset
 
-# Moves the rows into an ArrowRows; afterwards `rows` is empty. `most` is the `rows` argument of constant_columns.
+# Moves the rows into an `ArrowRows`; afterwards `rows` is empty. `most` is the `rows` argument of `constant_columns`.
 # Raises MemoryError.
 cdef ArrowRows finished_rows(Rows *rows, const Shared *constants, int64_t most)

@@ -1,6 +1,6 @@
-"""The compaction of a log, in three steps (Kafka's Cleaner). The first step adds the keys of the dirty segments (those
-that were never compacted) to the offset map (offset_map.pxd). The second step copies the segments in groups, and leaves
-out each record whose key has a later offset in the map. The third step replaces each group by its copy.
+"""The compaction of a log, in three steps (Kafka's Cleaner). The first step adds the keys of the dirty segments (which
+no earlier compaction has read) to the offset map (offset_map.pxd). The second step copies the segments in groups, and
+leaves out each record whose key has a later offset in the map. The third step replaces each group by its copy.
 
 `compaction_map` and `compaction_copy` return after about `max_bytes`, so that the caller can let other work run, limit
 the rate, or stop. They read and write files, and hold `Log.lock` only for short times. Only one thread at a time may

@@ -8,7 +8,8 @@ from kafkacore._fast.base.cursor cimport Reader
 from kafkacore._fast.record.record cimport BatchHeader, RecordView
 
 
-# Holds the bytes into which batches and records point: the buffer of another object, or its own block.
+# Keeps alive the bytes into which batches and records point: either the buffer of another object, or a block that the
+# `Body` owns.
 cdef class Body:
     cdef Py_buffer view
     cdef bint borrowed

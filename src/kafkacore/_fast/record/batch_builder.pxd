@@ -1,4 +1,4 @@
-"""The Python interface of the batch builder in `record`."""
+"""The Python interface of `BatchBuilder` (record.pxd)."""
 
 from libc.stdint cimport int64_t
 

@@ -8,7 +8,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader
 
 ctypedef struct OldMessage:      # its pointers point into the bytes that are read
-    const uint8_t *key           # NULL, with a key_size of -1, if the key is null
+    const uint8_t *key           # if the key is null, NULL, and `key_size` is -1
     const uint8_t *value
     int64_t offset               # as stored: inside a compressed set of magic 1, relative to the set's first offset
     int64_t timestamp_ms         # -1 for magic 0
@@ -19,5 +19,5 @@ ctypedef struct OldMessage:      # its pointers point into the bytes that are re
     int8_t attributes
     bint valid                   # whether its checksum is right
 
-# Reads the next entry. Returns BATCH_OK, BATCH_SHORT if no whole entry is left, or BATCH_BAD_RECORD.
+# Reads the next entry. Returns BATCH_OK, BATCH_SHORT if no whole entry is left, or BATCH_BAD_RECORD (record.pxd).
 cdef int next_message(Reader *entries, OldMessage *message) noexcept nogil

@@ -1,5 +1,6 @@
-"""Reads the messages of one entry of magic 0 or 1 in a log, one by one. A compressed entry has the messages that it
-wraps. Any other entry has one message (Kafka's AbstractLegacyRecordBatch)."""
+"""Reads the messages in one entry (record.pxd) of magic 0 or 1 in a log, one by one. A compressed entry contains
+several messages. Any other entry is one message (Kafka's AbstractLegacyRecordBatch).
+"""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,16 +18,17 @@ ctypedef struct OldMessages:
     Writer inflated
 
 ctypedef struct OldMessage:
-    const uint8_t *key     # NULL, with a key_size of -1, if the key is null
+    const uint8_t *key     # if the key is null, NULL, and `key_size` is -1
     const uint8_t *value
     int64_t offset
     int64_t timestamp      # NO_TIMESTAMP in magic 0
     int32_t key_size
     int32_t value_size
 
-# Begins to read an entry. Returns a BatchStatus. Call old_messages_close afterwards, even after an error.
+# Begins to read an entry. Returns a `BatchStatus` (record.pxd). Call `old_messages_close` afterwards, even after an
+# error.
 cdef int old_messages_open(OldMessages *messages, const uint8_t *entry, const BatchHeader *header,
                            CodecContext *context, const InflateLimits *limits) noexcept nogil
 cdef bint old_messages_more(const OldMessages *messages) noexcept nogil
-cdef int old_messages_next(OldMessages *messages, OldMessage *message) noexcept nogil  # returns a BatchStatus
+cdef int old_messages_next(OldMessages *messages, OldMessage *message) noexcept nogil  # returns a `BatchStatus`
 cdef void old_messages_close(OldMessages *messages) noexcept nogil

@@ -1,8 +1,9 @@
-"""Record batches: the header as a struct, and the records as views. Reads and writes magic 2. Reads magic 0 and 1 as
-stored.
+"""Record batches: the header as a struct, and the records as views, which point into the bytes of the batch. Reads and
+writes magic 2. Reads magic 0 and 1 without converting them. There, the unit that takes the place of a batch is an
+entry, which contains one message, or several compressed ones.
 
-Only Writers allocate memory: the Writer of a BatchBuilder, and the Writers for inflated records. "Record Batch" and
-"Old Message Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete
+Memory is allocated only through a `Writer` (cursor.pxd): by a `BatchBuilder`, and for inflated records. "Record Batch"
+and "Old Message Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete
 horizon).
 """
 
@@ -12,7 +13,7 @@ from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 from kafkacore._fast.base.cursor cimport Reader, Writer, put32, put64
 
 cdef enum:
-    # The size of base offset and length, which precede the bytes that `batch_length` counts.
+    # The size of the fields base offset and length. `batch_length` counts the bytes after these two fields.
     LOG_OVERHEAD = 12
     MAGIC_AT = 16
     CRC_AT = 17
@@ -44,8 +45,7 @@ cdef enum BatchAttributes:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40        # the base timestamp is the delete horizon (KIP-534)
-    # The bits that Kafka defines. When the timestamp type and the timestamp of a batch are set, all other bits are
-    # cleared, as in Kafka.
+    # The bits that Kafka defines. When `set_timestamps` changes a batch, it clears all other bits, as Kafka does.
     KNOWN_ATTRIBUTES = 0x7F
 
 cdef enum TimestampType:
@@ -60,17 +60,17 @@ cdef enum BatchStatus:
     BATCH_BAD_CRC = -4
     BATCH_BAD_RECORD = -5        # a malformed record
     BATCH_FULL = -6              # the batch has reached a limit of the builder
-    BATCH_BAD_CODEC = -7         # the body cannot be inflated (see CodecStatus), or the codec is unknown
+    BATCH_BAD_CODEC = -7         # the body cannot be inflated (`CodecStatus` in context.pxd), or the codec is unknown
     BATCH_TOO_LARGE = -8         # the inflated body exceeds its limits
     BATCH_NO_MEMORY = -9
 
 ctypedef struct BatchHeader:
     int64_t base_offset          # magic 0 and 1: the offset of the entry; for a compressed set, this is the last offset
     int64_t base_timestamp       # magic 1: the timestamp of the entry; magic 0: NO_TIMESTAMP
-    int64_t max_timestamp        # like base_timestamp in magic 0 and 1
+    int64_t max_timestamp        # magic 0 and 1: the same as `base_timestamp`
     int64_t producer_id
     int32_t batch_length         # as stored: the number of bytes after this field
-    # The size of the whole batch, LOG_OVERHEAD + batch_length. It may be larger than the available bytes.
+    # The size of the whole batch, LOG_OVERHEAD + `batch_length`. The size may exceed the number of available bytes.
     int32_t size_bytes
     int32_t partition_leader_epoch
     uint32_t crc
@@ -84,8 +84,8 @@ ctypedef struct BatchHeader:
 # Reads the header from the `available` bytes at `data`. 61 bytes are always enough; the rest of the batch may be
 # missing. Returns BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# Like parse_header, but also checks that the whole batch is available (else returns BATCH_SHORT) and that its checksum
-# is right. The checksum is CRC-32C, or CRC-32 for magic 0 and 1.
+# Like `parse_header`, but also checks that the whole batch is available (else returns BATCH_SHORT) and that its
+# checksum is right. The checksum is CRC-32C, or CRC-32 for magic 0 and 1.
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # Returns the checksum that a whole batch of `size` bytes should have.
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
@@ -142,12 +142,12 @@ cdef inline void set_leader_epoch(void *data, int32_t leader_epoch) noexcept nog
     put32(<uint8_t *> data + LOG_OVERHEAD, leader_epoch)
 
 
-# Sets the timestamp type and the maximum timestamp in a whole magic 2 batch. If that has changed a byte, also sets the
-# checksum.
+# Sets the timestamp type and the maximum timestamp in a whole batch of magic 2. If that has changed a byte, also sets
+# the checksum.
 cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t max_timestamp) noexcept nogil
 
 ctypedef struct RecordView:      # its pointers point into the bytes that are read
-    const uint8_t *key           # NULL, with a key_size of -1, if the key is null
+    const uint8_t *key           # if the key is null, NULL, and `key_size` is -1
     const uint8_t *value
     const uint8_t *headers       # `header_count` items of (varint size, key, varint size or -1, value); already checked
     int64_t timestamp_delta
@@ -169,11 +169,11 @@ cdef inline int64_t record_timestamp(const BatchHeader *header, const RecordView
     return add64_wrapping(header.base_timestamp, record.timestamp_delta)
 
 
-# Reads the next record of an (inflated) magic 2 body, and checks its bounds and headers. Returns BATCH_OK or
+# Reads the next record of an (inflated) body of magic 2, and checks its bounds and headers. Returns BATCH_OK or
 # BATCH_BAD_RECORD. At the end of the body, the reader is empty. The caller compares the number of records with
-# record_count.
+# `header.record_count`.
 cdef int next_record(Reader *body, RecordView *record) noexcept nogil
-# Reads the next header of a record. `headers` is a reader over the `headers_size` bytes at record.headers.
+# Reads the next header of a record. `headers` is a reader over the `headers_size` bytes at `record.headers`.
 cdef int next_record_header(Reader *headers, RecordView *header) noexcept nogil  # sets the fields of key and value
 
 ctypedef struct FoundRecord:
@@ -181,7 +181,7 @@ ctypedef struct FoundRecord:
     int64_t timestamp
     bint found
 
-# Finds the first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset`
+# In a whole batch of magic 2, finds the first record with a timestamp >= `timestamp` and an offset >= `start_offset`
 # (ListOffsets by time). Returns BATCH_OK whether or not such a record exists.
 cdef int find_timestamp(
     const void *data, size_t size, int64_t timestamp, int64_t start_offset,
@@ -192,35 +192,35 @@ cdef int find_max_timestamp(
     const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil
 
-# Inflates a compressed message of magic 0 or 1, and writes the messages in it to the Writer `inflated`. The caller
-# always frees `inflated`. In magic 1, the offsets of these messages are relative, and the last one corresponds to the
-# wrapper's offset (KIP-31). So the caller must add `base_offset` to each offset. `base_offset` is 0 if the offsets are
-# absolute, by the same rule as in Kafka.
+# Inflates a compressed entry of magic 0 or 1, and writes its messages to the `Writer` `inflated`. The caller always
+# frees `inflated`. In magic 1, the offsets of these messages are relative, and the offset of the last one corresponds
+# to the entry's offset (KIP-31). So the caller must add `base_offset` to each offset. `base_offset` is 0 if the offsets
+# are absolute, by the same rule as in Kafka.
 cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset
 ) noexcept nogil
 
 ctypedef struct BatchBuilder:
-    # The bytes of the batch: room for the header, then the records. The `limit` of `out` is the largest size of a batch
-    # before compression, in bytes.
+    # The bytes of the batch: room for the header, then the records. `out.limit` is the largest size of a batch before
+    # compression, in bytes.
     Writer out
-    # Before builder_close, the caller sets the ids, the sequence number and the attribute bits, and with
-    # LOG_APPEND_TIME also max_timestamp. With DELETE_HORIZON, the caller sets base_timestamp before the first append.
+    # Before `builder_close`, the caller sets the ids, the sequence number and the attribute bits, and with
+    # LOG_APPEND_TIME also `header.max_timestamp`. With DELETE_HORIZON, the caller sets `base_timestamp` before the
+    # first append.
     BatchHeader header
     int64_t max_timestamp        # the greatest timestamp of the records so far
 
 cdef void builder_init(BatchBuilder *builder, size_t limit_bytes, int64_t base_offset) noexcept nogil
 cdef void builder_free(BatchBuilder *builder) noexcept nogil
-# Adds a record. `headers` are already encoded (see RecordView.headers). Offset deltas must increase. Returns BATCH_OK,
-# BATCH_FULL (nothing was written) or BATCH_BAD_RECORD (an offset delta that does not increase, a timestamp below
-# NO_TIMESTAMP, or a size below -1).
+# Adds a record. `headers` are already encoded (see `RecordView.headers`). Offset deltas must increase. Returns
+# BATCH_OK, BATCH_FULL (nothing was written) or BATCH_BAD_RECORD (an offset delta that does not increase, a timestamp
+# below NO_TIMESTAMP, or a size below -1).
 cdef int builder_append(
     BatchBuilder *builder, int32_t offset_delta, int64_t timestamp,
     const void *key, int32_t key_size, const void *value, int32_t value_size,
     const void *headers, int32_t headers_size, int32_t header_count
 ) noexcept nogil
-# Sets the lengths, the maximum timestamp, the codec bits and the checksum. Unless the codec is CODEC_NONE (then
-# `context` may be NULL), the compressed batch replaces builder.out. The batch is the builder.out.size bytes at
-# builder.out.data.
+# Compresses the records, and sets the lengths, the maximum timestamp, the codec bits and the checksum. `context` may be
+# NULL if the codec is CODEC_NONE. Afterwards, `builder.out` contains the batch.
 cdef int builder_close(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil

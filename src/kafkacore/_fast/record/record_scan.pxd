@@ -1,4 +1,6 @@
-"""A scan that also reads the bodies of batches. It inflates compressed bodies into one block, which it reuses."""
+"""A scan (batch_scan.pxd) that also reads the bodies of batches. It inflates all compressed bodies into the same block
+of memory.
+"""
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -10,7 +12,7 @@ from kafkacore._fast.record.batch_scan cimport BatchScan
 cdef class RecordScan(BatchScan):
     cdef Codec codec
     cdef Writer inflated     # the body that was opened last
-    # Sets `body` to a reader over the records of the current batch (magic 2). Returns BATCH_OK or another BatchStatus.
+    # Sets `body` to a reader over the records of the current batch (magic 2). Returns a `BatchStatus` (record.pxd).
     cdef int open_body(self, Reader *body) noexcept nogil
     # Does the same for magic 0 and 1: sets `entries` to a reader over the entries, whose offsets are relative to
     # `base_offset`.

@@ -6,6 +6,6 @@ from kafkacore._fast.record.record cimport BatchBuilder
 
 
 cdef class RecordSource:
-    # Appends all records of the source to the builder. Returns a BatchStatus. If that is not BATCH_OK, some records may
-    # be in the builder, and the caller removes them.
+    # Appends all records of the source to the builder. Returns a `BatchStatus` (record.pxd). If that is not BATCH_OK,
+    # some records may be in the builder, and the caller must remove them.
     cdef int append_to(self, BatchBuilder *builder, int64_t timestamp) noexcept nogil

@@ -1,10 +1,10 @@
 """The checks that a leader performs on a batch before it appends the batch. They apply the rules of LogValidator
-(Apache Kafka 4.3), in place and without the GIL.
+(Apache Kafka 4.3), without the GIL and without copying the batch.
 
 First call `validate_batch`. If it returns 0 and sets `result.rewrite`, call `rewrite_batch`, which creates a batch with
-another codec. If it returns 0 without setting `result.rewrite`, call `stamp_batch`, which sets the timestamp type and
-the maximum timestamp where they differ, and the checksum. Lastly, call `assign_offsets` under the partition's lock. It
-writes only bytes that the checksum does not cover.
+another codec. If it returns 0 without setting `result.rewrite`, call `stamp_batch`, which corrects the timestamp type
+and the maximum timestamp, and then the checksum. Finally, call `assign_offsets` under the partition's lock. This
+function writes only bytes that the checksum does not cover.
 
 The validation is stricter than LogValidator. Even in an uncompressed batch, it rejects an offset delta that is not the
 record's index, instead of repairing it. It rejects bytes after the last whole batch, which Kafka drops. It returns
@@ -21,9 +21,9 @@ from kafkacore._fast.record.record cimport BatchHeader, put32, put64
 cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
     ORIGIN_COORDINATOR = 1       # group and transaction coordinators, which may send control and transactional batches
-    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself, so the batch must have rules.leader_epoch
+    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself, so the batch must have `rules.leader_epoch`
     ORIGIN_TRANSACTION = 3       # a client; the coordinator has verified that its transaction is open (KIP-890)
-    # A coordinator of transaction.version 2, whose marker has a new producer epoch (KIP-1228).
+    # A coordinator with transaction.version 2, whose marker has a new producer epoch (KIP-1228).
     ORIGIN_BUMPED_MARKER = 4
 
 cdef enum:
@@ -37,9 +37,9 @@ ctypedef struct ValidateRules:   # the rules of one partition, which apply to ma
     int32_t max_message_bytes
     int32_t target_level         # LEVEL_DEFAULT, or Kafka's level of the target codec
     int32_t leader_epoch
-    int8_t target_codec          # TARGET_PRODUCER, or a CodecId
-    int8_t timestamp_type        # a TimestampType
-    int8_t origin                # an AppendOrigin
+    int8_t target_codec          # TARGET_PRODUCER, or a `CodecId` (context.pxd)
+    int8_t timestamp_type        # a `TimestampType` (record.pxd)
+    int8_t origin                # an `AppendOrigin`
     bint compacted
     bint transactional_allowed   # if false, a transactional batch of ORIGIN_CLIENT gets INVALID_TXN_STATE
     bint zstd_allowed            # Produce has version 7 or above (KIP-110)
@@ -59,27 +59,28 @@ ctypedef struct RecordError:
 ctypedef struct ValidateResult:
     int16_t error                # a Kafka error code; 0 if accepted
     const char *message          # a static text; NULL if accepted
-    int8_t fault                 # a BatchFault; the last one if there are several
+    int8_t fault                 # a `BatchFault`; the last one if there are several
     int32_t error_count          # the number of `errors`
     RecordError errors[MAX_RECORD_ERRORS]
     BatchHeader header           # the header as received
-    int64_t max_timestamp        # for the log: the greatest timestamp of the records, or now_ms with log append time
-    # The offset delta of the first record with that timestamp. With log append time: of the last record.
+    int64_t max_timestamp        # for the log: the greatest timestamp of the records; with log append time, `now_ms`
+    # The offset delta of the first record with that timestamp; with log append time, of the last record.
     int32_t max_timestamp_index
     int64_t log_append_time_ms   # -1 with create time
     int64_t body_bytes           # the size of the inflated records
     int8_t timestamp_type        # for the log
     int8_t codec                 # for the log
-    bint rewrite                 # rewrite_batch must be called, because `codec` is not the codec of the batch
-    bint stamp                   # stamp_batch would change bytes
+    bint rewrite                 # the caller must call `rewrite_batch`, because `codec` is not the codec of the batch
+    bint stamp                   # `stamp_batch` would change bytes
 
-# Checks the `records` of a Produce for one partition, which must be exactly one batch of magic 2. Returns result.error.
+# Checks the records that a Produce has for one partition. They must be exactly one batch of magic 2. Returns
+# `result.error`.
 cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
-# Appends the accepted batch with its new codec and timestamps to `out`. The limit of `out` must leave room for all
-# bytes that the codec may write (rewrite_room). Returns 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# Appends the accepted batch with its new codec and timestamps to `out`. `out.limit` must leave room for all bytes that
+# the codec may write (`rewrite_room`). Returns 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out
@@ -97,16 +98,16 @@ ctypedef struct BatchesResult:   # the result for bytes that a leader sent to a 
     int16_t error
     const char *message
     int32_t batch_count
-    # The size of the valid whole batches, up to a batch of a higher epoch than `leader_epoch` (KAFKA-18723) or an
-    # incomplete batch.
+    # The size of the valid batches before the first batch that is incomplete or has an epoch above `leader_epoch`
+    # (KAFKA-18723).
     size_t valid_bytes
     int64_t first_offset         # -1 if there is no batch
     int64_t last_offset
     int64_t max_timestamp
     int32_t last_leader_epoch
 
-# Checks batches of any magic that a leader sent: their sizes, magic bytes and checksums, and that offsets increase.
-# Returns result.error.
+# Checks batches of any magic that a leader sent: their sizes, magic bytes and checksums, and whether the offsets
+# increase. Returns `result.error`.
 cdef int16_t check_batches(
     const uint8_t *data, size_t size, int32_t leader_epoch, BatchesResult *result
 ) noexcept nogil

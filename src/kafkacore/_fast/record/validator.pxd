@@ -1,4 +1,4 @@
-"""The Python interface of `validate`."""
+"""The Python interface of validate.pxd."""
 
 from kafkacore._fast.codec.compression cimport Codec
 from kafkacore._fast.record.validate cimport ValidateRules

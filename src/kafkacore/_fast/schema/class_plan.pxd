@@ -1,9 +1,10 @@
-"""A `Plan` describes how to create instances of one generated class, and where the slots of an instance are. schema.pxd
-explains Op, Shape and walk.
+"""A `Plan` describes how to create instances of one generated class, which represents a message or a struct in it, and
+where the slots of an instance are. An `Op` describes one field of a message, a `Shape` describes a struct, and a walk
+reads or writes a message (schema.pxd).
 
-The `offset` of a field's Op is the offset of its slot in the object. The callers of these functions must hold the GIL.
-Some of the functions are nevertheless declared nogil, because the callbacks of a walk, which call them, are declared
-nogil too (see object_sink.pyx).
+The `offset` in a field's `Op` is the offset of the field's slot in the object. The callers of these functions must hold
+the GIL. Some of the functions are nevertheless declared nogil, because the callbacks of a walk, which call them, are
+declared nogil too (see object_sink.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -23,10 +24,10 @@ cdef class Plan:
     cdef int32_t count
     cdef Py_ssize_t *offsets
     cdef PyObject **defaults
-    cdef PyObject **children    # the Plan of a struct field that is not null by default
+    cdef PyObject **children    # by field: the `Plan` of a struct field that is not null by default; else NULL
     cdef Py_ssize_t unknown     # offset of the slot for unknown tagged fields; the slot is NULL if there are none
     cdef list alive             # owns the objects that the arrays point to
-    cdef object message         # the tables.Message, if the class is a whole message
+    cdef object message         # the `tables.Message`, if the class is a whole message
     cdef int64_t max_elements   # all arrays of one message together have at most this many elements
     cdef dict layouts
     cdef const Shape *shapes[MAX_VERSIONS]
@@ -35,7 +36,7 @@ cdef class Plan:
     cdef const Shape *shape(self, int version) except NULL
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept
-# `shape.owner` must be a Plan. `new_instance` returns NULL if no memory is left.
+# `shape.owner` must be a `Plan`. `new_instance` returns NULL if no memory is left.
 cdef PyObject *new_instance(const Shape *shape) noexcept
 cdef PyTypeObject *class_of(const Shape *shape) noexcept
 cdef Py_ssize_t unknown_at(const Shape *shape) noexcept

@@ -1,7 +1,8 @@
 """Columns: the buffers of Python objects (numpy arrays, for example) that native code reads and writes. The numbers in
 a buffer can have any width.
 
-A `Columns` object holds the buffers that its Column structs point into. Each call creates its own `Columns`.
+A `Columns` object holds the buffers into which its `Column` structs point. Each call that reads or writes rows creates
+its own `Columns`.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -15,7 +16,7 @@ cdef enum Form:
     FORM_NUMBERS
     FORM_UUIDS
     FORM_OBJECTS        # a list of str, bytes or None; the only form that needs the GIL
-    FORM_LISTS          # arrays of numbers or uuids; every row has room for the same number of elements
+    FORM_LISTS          # one array of numbers or uuids for each row; all rows have room for the same number of elements
 
 ctypedef struct Column:
     uint8_t form
@@ -25,8 +26,8 @@ ctypedef struct Column:
     Py_ssize_t stride       # bytes from one row to the next
     int32_t room            # FORM_LISTS: the number of elements that fit into a row
     Py_ssize_t step         # bytes from one element to the next
-    # For FORM_LISTS, the number of elements that each row uses, or -1 for null. If `counts` is NULL, a row uses the
-    # elements before its first negative one.
+    # For FORM_LISTS: for each row, the number of elements that the row uses, or -1 for null. If `counts` is NULL, a row
+    # uses the elements before its first negative element.
     uint8_t *counts
     int32_t counts_width
     Py_ssize_t counts_stride
@@ -35,10 +36,10 @@ ctypedef struct Column:
     void *objects           # FORM_OBJECTS: the list
 
 cdef class Columns:
-    """The columns of one call, and the buffers that they point into."""
+    """The columns of one call, and the buffers into which they point."""
     cdef Column *columns
     cdef int64_t count      # number of rows; -1 while no column has set it
-    cdef bint objects       # at least one column needs the GIL
+    cdef bint objects       # whether at least one column needs the GIL
     cdef bint writable
     cdef void *buffers
     cdef int32_t buffer_count

@@ -1,6 +1,7 @@
-"""The columns sink. One call reads many structs of one kind (rows) into arrays, or writes many structs from arrays.
+"""The columns sink. One call reads many structs of the same type (rows) into arrays, or writes many such structs from
+arrays. A sink is the place where the values of a message are kept (schema.pxd).
 
-row_write.pyx writes the rows. The walker (walk.pyx) reads the rows and passes their values to this sink (schema.pxd).
+row_write.pyx writes the rows. The walker (walk.pxd) reads the rows and passes their values to this sink.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,5 +1,5 @@
-"""The object sink: reads and writes messages as Python objects with slots. The caller of a walk with this sink must
-hold the GIL.
+"""The object sink: keeps the values of a message in Python objects with slots. A walk reads or writes a message, and
+passes each value to a sink or gets it from a sink (schema.pxd). The caller of a walk with this sink must hold the GIL.
 """
 
 from libc.stddef cimport size_t
@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t
 
 from kafkacore._fast.schema.schema cimport Sink
 
-# A walk's `context` is either NULL or a list that keeps the current objects of a paused walk alive.
+# `walk.context` is either NULL or a list, which keeps the current objects of a paused walk alive.
 cdef const Sink *object_sink() noexcept nogil
 
 cdef class Encoded:

@@ -1,7 +1,7 @@
-"""Writes flat structs from columns.
+"""Writes structs without nested structs (rows) from columns (column.pxd).
 
-A loop in this module takes the place of the walker (walk.pxd). A row contains no nested structs, so the loop needs no
-frames. The loop is faster than the walker, which matters for example in a Metadata response with 10,000 partitions.
+The loop in this module does for such structs what the walker (walk.pxd) does for all structs. The loop is faster,
+because it keeps no stack of nested structs. That matters for example in a Metadata response with 10,000 partitions.
 """
 
 from libc.stddef cimport size_t
@@ -21,9 +21,9 @@ ctypedef struct Selection:
     Py_ssize_t stride
     int64_t count
 
-# Writes the selected rows. Returns 0 or a fault. After a fault, `failed` has the row and `at` has the field, or NULL if
-# the row number itself is wrong. `rows` is the number of rows in the columns. `ends` may be NULL. The caller must hold
-# the GIL if a column is a list.
+# Writes the selected rows. Returns 0 or a `Fault` (schema.pxd). After a fault, `failed` has the row and `at` has the
+# field, or NULL if the row number itself is wrong. `rows` is the number of rows in the columns. `ends` may be NULL. The
+# caller must hold the GIL if a column is a list.
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil

@@ -1,15 +1,16 @@
-"""Defines Shape and Op, to which Kafka's schema of a message (its table) is compiled for one version. Also defines Walk
-and Sink. A walk is one pass over a message that reads or writes the message (walk.pxd).
+"""Each message of Kafka has a schema, its table in `protocol/tables`. For each version of the message, the table is
+compiled to structs of the types `Shape` and `Op`. A walk is one pass over the bytes of a message, which reads or writes
+the message. The walker (walk.pxd) performs it. A sink is the place to which a walk passes the values that it reads, and
+from which it gets the values that it writes.
 
-A Shape describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
-version does not have. An Op describes one field. The walker handles lengths, nulls, tags and limits. The walker passes
-the values that it reads to a Sink, and gets the values that it writes from a Sink. `Op.offset` is the place where a
-sink keeps the field: an offset in a C struct (view.pxd), the offset of a slot in a Python object (class_plan.pxd), or
-the index of a column (columns.pyx).
+A `Shape` describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that
+this version does not have. An `Op` describes one field. The walker handles lengths, nulls, tags and limits. `Op.offset`
+says where a sink keeps the field: an offset in a C struct (view.pxd), the offset of a slot in a Python object
+(class_plan.pxd), or the index of a column (columns.pyx).
 
-Shapes are never freed and never change, so any thread may use them. A Walk belongs to its caller, and only one thread
-at a time may run it. A Walk may pause between the elements of an array and continue later. The walker never takes the
-GIL. The callbacks of the object sink need the GIL, so only callers that hold it may walk with that sink.
+A `Shape` is never freed and never changes, so any thread may use it. A `Walk` belongs to its caller, and only one
+thread at a time may run it. It may pause between the elements of an array and continue later. The walker never takes
+the GIL. The callbacks of the object sink need the GIL, so only callers that hold the GIL may use that sink.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -99,7 +100,7 @@ ctypedef struct Shape:
     bint flexible
     int32_t size            # size of the sink's C struct
     void *image             # a C struct of the sink with every field at its default
-    void *owner             # private to the sink (for the object sink, the Plan of the class)
+    void *owner             # private to the sink; for the object sink, the `Plan` of the class (class_plan.pxd)
 
 # The callbacks through which a walk passes values to a sink and gets values from it. `target` is the current struct. A
 # callback that cannot continue sets `walk.fault`.
@@ -132,10 +133,10 @@ ctypedef struct Frame:
     const Shape *shape
     void *target
     const Op *op            # the current field
-    void *items             # the current array of structs; the walk must still process elements `index` to `count`
+    void *items             # the current array of structs; the elements from `index` to `count` are still to come
     int32_t index
     int32_t count
-    int32_t next            # index in shape.ops of the next field
+    int32_t next            # index of the next field in `shape.ops`
     int32_t next_tagged
     int32_t tags_left       # -1 before the tagged fields begin
     int64_t tag
@@ -148,7 +149,7 @@ ctypedef struct Walk:
     Reader reader
     Writer *writer
     void *context           # private to the sink
-    int64_t budget          # structs in arrays until the walk pauses; -1: it never pauses
+    int64_t budget          # the walk pauses after this many structs in arrays; -1: it never pauses
     int64_t room            # reading: how many more array elements and tagged fields are allowed
     int fault
     int depth               # index of the current frame; -1 when the walk is done
@@ -156,7 +157,8 @@ ctypedef struct Walk:
 
 cdef class Layout:
     """Describes where a sink keeps the fields of one struct. `offsets` maps field names to offsets. `size` and `owner`
-    are copied to the Shape."""
+    are copied to the `Shape`.
+    """
     cdef readonly str struct
     cdef readonly int32_t size
     cdef readonly dict offsets
@@ -167,7 +169,7 @@ cdef const Shape *compile_message(object message, int version, dict layouts) exc
 
 
 cdef inline int32_t fixed_width(int kind) noexcept nogil:
-    """Returns the number of bytes on the wire of a kind up to UUID."""
+    """Returns the number of bytes that a value takes on the wire. `kind` must not be above UUID."""
     if kind == INT32:
         return 4
     if kind == UUID:

@@ -1,5 +1,5 @@
 """The view sink: reads and writes messages as C structs (views). The strings, bytes and records of a view point into
-the request's frame.
+the frame, the bytes of the request.
 
 The C type of a field follows from its type in the table: bool and int8 `int8_t`, int16 `int16_t`, uint16 `uint16_t`,
 int32 `int32_t`, int64 `int64_t`, float64 `double`, uuid `uint8_t[16]`, string/bytes/records `Slice` (size -1 is null),
@@ -42,18 +42,18 @@ ctypedef struct Gap:
     size_t position         # position in the writer
     const Slice *slice
 
-# Fills `out` with defaults, then reads the message. Returns 0 or a Fault (schema.pxd). Afterwards the reader is at the
-# end of the message, and the caller decides whether more bytes may follow. To get the text of a fault, decode the frame
-# again with the message's Python class.
+# Fills `out` with defaults, then reads the message. Returns 0 or a `Fault` (schema.pxd). Afterwards the reader is at
+# the end of the message, and the caller decides whether more bytes may follow. To get the fault as text, decode the
+# frame again with the message's Python class.
 cdef int view_read(const Program *program, Reader *reader, void *out, Arena *arena) noexcept nogil
-# Writes the message. Returns 0, or sets the writer's `bad` and returns a Fault. If a `records` slice has a size but no
-# data, `view_write` writes its length but no bytes, and notes a Gap.
+# Writes the message. Returns 0, or sets `writer.bad` and returns a `Fault`. If a `records` slice has a size but no
+# data, writes the size but no bytes, and notes a `Gap`.
 cdef int view_write(const Program *program, const void *src, Writer *writer, Gap *gaps, int max_gaps,
                     int *gap_count) noexcept nogil
 cdef void view_default(const Program *program, void *out) noexcept nogil
 
 cdef class Binding:
-    """The compiled Programs (Shapes) of one message."""
+    """One message, compiled to a `Program` (a `Shape`, see schema.pxd) for each version."""
     cdef readonly str name
     cdef readonly int lowest
     cdef readonly int highest

@@ -41,7 +41,7 @@ ctypedef struct Kept:
     int64_t max_timestamp
 
 cdef enum:
-    COMPACT_MAP_FULL = 1       # compact_map: the keys of the batch did not fit into the map
+    COMPACT_MAP_FULL = 1       # a result of `compact_map`: the keys of the batch did not fit into the map
     COMPACT_BAD_BATCH = -1
     COMPACT_NO_MEMORY = -2
 

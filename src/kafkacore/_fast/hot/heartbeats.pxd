@@ -35,7 +35,7 @@ ctypedef struct Beat:
 
 ctypedef struct StableGroup:
     StableGroup *next              # next in its hash chain
-    bint published          # StableGroups.lock guards this field too
+    bint published          # `StableGroups.lock` guards this field too
     Slice group             # the group id; this and all other texts of the group are in `text`
     Slice protocol_type     # may be null
     Slice protocol_name     # may be null

@@ -25,7 +25,7 @@ ctypedef struct CommittedPartition:
 ctypedef struct CommittedTopic:
     Slice name                          # valid up to version 9, or after the topic was found
     uint8_t topic_id[16]                # valid since version 10, or after the topic was found
-    Array partitions                    # items are CommittedPartition
+    Array partitions                    # of `CommittedPartition` structs
 
 ctypedef struct CommitRequest:
     Slice group_id
@@ -34,7 +34,7 @@ ctypedef struct CommitRequest:
     int64_t retention_time_ms           # up to version 4, default -1
     int32_t generation_id_or_member_epoch
     int32_t throttle_time_ms            # field of the response, since version 3
-    Array topics                        # items are CommittedTopic
+    Array topics                        # of `CommittedTopic` structs
 
 
 cdef class OffsetCommit(RecordSource):

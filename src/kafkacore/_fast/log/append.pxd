@@ -25,7 +25,7 @@ ctypedef struct AppendInfo:
 ctypedef struct Prepared:
     uint8_t *data
     size_t size
-    int origin                           # an AppendOrigin of validate.pxd
+    int origin                           # an `AppendOrigin` of validate.pxd
     # Whether the batch has a producer id. If so, the append checks the batch against the producer's state.
     bint idempotent
     Writer rewritten

@@ -148,7 +148,7 @@ ctypedef struct Log:
     Job ahead_job                        # reserves disk blocks for a log that grows fast
     bint ahead_job_queued
 
-cdef LogConfig *config_new() noexcept nogil  # returns NULL if memory runs out; LogSettings sets the fields
+cdef LogConfig *config_new() noexcept nogil  # returns NULL if memory runs out; `LogSettings` sets the fields
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 

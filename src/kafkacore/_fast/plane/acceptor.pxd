@@ -45,7 +45,7 @@ ctypedef struct Acceptor:
 
 
 cdef class NativeAcceptor:
-    """Owns a running Acceptor."""
+    """Owns a running `Acceptor`."""
     cdef Acceptor acceptor
     cdef readonly object name
     cdef dict kept            # planes by listener number

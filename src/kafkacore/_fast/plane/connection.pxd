@@ -109,7 +109,7 @@ ctypedef struct Connection:
     int32_t frame_size        # the size in the prefix
     int64_t slow_mark         # bytes of `frame` that had been received when its speed was last checked
     uint8_t prefix[4]
-    int8_t skew               # where in a cache line the next frame's data begins (see Request.skew)
+    int8_t skew               # where in a cache line the next frame's data begins (see `Request.skew`)
     Frame *frame              # the frame that is being received
     Frame *rest               # bytes that have been read but not cut into frames
     int64_t rest_at

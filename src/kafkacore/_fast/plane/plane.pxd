@@ -128,7 +128,7 @@ ctypedef struct AddressCount:
     AddressCount *next
     uint8_t address[16]   # IPv6, or IPv4 mapped into it
     int32_t count
-    int32_t limit         # an override of max_connections_per_ip; -1 for none
+    int32_t limit         # an override of `max_connections_per_ip`; -1 for none
 
 # max.connection.creation.rate. The acceptor's lock guards this struct.
 ctypedef struct ArrivalRate:

@@ -39,7 +39,7 @@ cdef class SpinBudget:
 
 
 cdef class NativeProcessor:
-    """Owns a running Processor."""
+    """Owns a running `Processor`."""
     cdef Processor *processor
     cdef readonly object name
     cdef readonly SpinBudget spin_budget

@@ -19,7 +19,7 @@ ctypedef struct RingWaiter:
     RingWaiter *next      # the ring's lock guards this field
     bint registered       # the ring's lock guards this field
 
-ctypedef struct Cell:     # private to ring.pyx, as are the fields of a Ring
+ctypedef struct Cell:     # private to ring.pyx, as are the fields of a `Ring`
     int64_t sequence      # atomic
     void *item
 

@@ -16,12 +16,12 @@ ctypedef struct Sleeper:
     # Must be the first field, so that it has the address of the `Sleeper`, which `park_release` frees.
     Parked parked
     Inbox inbox
-    Waiter waiter         # the Sleeper's only waiter
+    Waiter waiter         # the only waiter of the `Sleeper`
     int woken
     Agenda *agenda        # the agenda of the inbox
     int64_t owner
 
-# Creates a Sleeper for waits in the world of `dir`. Raises MemoryError, or OSError if no file descriptor is left.
+# Creates a `Sleeper` for waits in the world of `dir`. Raises MemoryError, or OSError if no file descriptor is left.
 cdef Sleeper *sleeper_new(const LogDir *dir) except NULL
 # Waits until the sleeper is woken. Returns False if `timeout_ms` passes first; -1 means no timeout. In a simulated
 # world, no simulated time passes. If all tasks of the node have ended and none has woken the sleeper, a wait with a

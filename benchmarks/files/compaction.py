@@ -1,4 +1,5 @@
-"""`python -m benchmarks.files.compaction` compacts one log with our cleaner and with Apache Kafka's Cleaner in turns.
+"""`python -m benchmarks.files.compaction` compacts one log alternately with our cleaner and with Apache Kafka's
+Cleaner.
 
 Each key of the log is written twice in random order, in segments of 256 MiB; values are incompressible and not
 compressed. The time covers only the compaction, from the first dirty byte to the swap of the last segment. It excludes

@@ -119,7 +119,7 @@ WORKS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("work", WORKS)
 def test_ratio_to_aiokafka(benchmark: Any, work: str) -> None:
-    """Runs both libraries in turns, 40 times, so that other work on the machine does not change the ratio of the
+    """Runs both libraries alternately, 40 times, so that other work on the machine does not change the ratio of the
     medians."""
     spent: dict[str, list[float]] = {"kafkacore": [], "aiokafka": []}
     for _ in range(40):

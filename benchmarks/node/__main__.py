@@ -1,8 +1,8 @@
 """`python -m benchmarks.node` measures the costs of a node outside its main load: starts, idle time, topics, syncs.
 
-If both our node and Apache Kafka's can do the work of a row, they run in turns. `benchmarks.node.process` measures only
-our node, with pyperf. For comparison with the syncs, one thread repeatedly writes 100 bytes to the same file system and
-syncs them (the floor).
+If both our node and Apache Kafka's can do the work of a row, they run alternately. `benchmarks.node.process` measures
+only our node, with pyperf. For comparison with the syncs, one thread repeatedly writes 100 bytes to the same file
+system and syncs them (the floor).
 """
 
 import argparse

@@ -2,7 +2,7 @@
 running process.
 
 The time of a start runs from exec of `kafkacore start` on a formatted directory to the first answer, and excludes the
-stop. `python -m benchmarks.node` has a row that compares starts with Apache Kafka's, in turns. This program takes
+stop. `python -m benchmarks.node` has a row that alternately starts our node and Apache Kafka's. This program takes
 pyperf's options: `--fast`, `-o FILE`, `--affinity`.
 """
 

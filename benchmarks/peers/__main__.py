@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers` puts the same load on our broker and on other brokers in turns, in one run.
+"""`python -m benchmarks.peers` puts the same load on our broker and on other brokers, one after the other, in one run.
 
 All brokers run throughout, on the loopback interface and one file system. The broker under load shares the machine only
 with the idle work of the other brokers. CPU is the broker's own, including its spinning. The first round warms up and

@@ -72,8 +72,8 @@ def start_once(broker):
 
 
 def measure(brokers, rounds):
-    """Starts the brokers in turns and returns the figures of each. Every broker is stopped before the call and after
-    it."""
+    """Starts one broker after the other and returns the figures of each. Every broker is stopped before the call and
+    after it."""
     results = {name: [] for name in brokers}
     for number in range(rounds):
         for name, broker in brokers.items():

@@ -5,7 +5,7 @@ committed CreateTopics, and ApiVersions. All except ApiVersions have an aim. Des
 the data listener, for comparison. There are three kinds of load: none ("idle"); 600 connections that produce
 ("produce", "produce gzip"); 600 connections that send Metadata of 10,000 partitions, ListOffsets and CreateTopics
 ("asking"). Latencies are medians over the rounds, in us. The aims relate to our own idle figures. `--brokers kafkacore
-apache-4.3` measures both brokers in turns.
+apache-4.3` measures both brokers alternately.
 """
 
 import argparse

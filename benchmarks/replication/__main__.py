@@ -1,6 +1,6 @@
 """`python -m benchmarks.replication` compares three nodes of ours with three of Apache Kafka, in one run.
 
-The two clusters are measured in turns. Every node is a broker and a controller. The CPU figures cover all three
+The two clusters are measured alternately. Every node is a broker and a controller. The CPU figures cover all three
 processes of a cluster, including their spinning. For some rows, `benchmarks/floor/floor.c` does only the minimum of the
 work, as a lower bound (floor). `--rows NAME` runs one row alone. `--smoke` runs all rows with very small sizes and one
 round, to check that they work.

@@ -32,7 +32,7 @@ from .probe import Probe, first_records
 
 LEADER, FOLLOWER, THIRD = NODES
 BATCH_MB = 1.0
-# During a reassignment, another load runs in slices. It ends with the first slice after the end of the reassignment.
+# During a reassignment, another load runs in slices of SLICE_S. It ends with the first slice after the reassignment.
 SLICE_S = 0.1
 STOP_S = 300
 SMALL_BYTES = 100 << 20

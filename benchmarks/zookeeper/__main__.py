@@ -5,8 +5,8 @@
 
 `--whole` uses the document's size: 500,000 znodes and 5 servers. Add `--znodes 1000000` for the document's second
 table. The synchronous experiments make at most `--sync-requests` requests, but with `--whole` there is no limit. The
-servers sync each transaction to the disk. The clients run in turns, in changing order. The first run of each experiment
-warms the servers up and does not count. Writes results.json, table.md and plot.png.
+servers sync each transaction to the disk. The clients run one after the other, in changing order. The first run of each
+experiment warms the servers up and does not count. Writes results.json, table.md and plot.png.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def new_row(servers: int, experiment: str, batch: int, client: str, count: int) 
 
 
 def turn(clients, rows, experiment, count, data, batch, runs) -> None:
-    """Makes all runs of one experiment, with the clients in turns. A client that fails is left out of the later
+    """Makes all runs of one experiment, with one client after the other. A client that fails is left out of the later
     runs."""
     for run in range(runs + 1):
         pairs = list(zip(clients, rows, strict=True))

@@ -43,7 +43,7 @@ def in_slices(work: Work[T]) -> T | Awaitable[T]:
 
 
 async def finish(work: Work[T]) -> T:
-    """Does the work in slices and returns its result. Call this in a coroutine."""
+    """Does the work, one slice at a time, and returns its result. Call this in a coroutine."""
     try:
         _run_slice(work)
     except StopIteration as end:

@@ -31,7 +31,7 @@ from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 LOG: Final = logging.getLogger("kafkacore.server")
 UNSERVED: Final = "kafkacore.server.handlers.unserved"  # handles the APIs that are in no table
 
-# A larger request is decoded in slices, and its response is encoded in slices.
+# A larger request is decoded in short parts, and its response is encoded in short parts.
 SLICED_BYTES: Final = 16 << 10
 _SLICED_STRUCTS: Final = 500  # the number of structs that are decoded or encoded between two checks of the clock
 # The responses of these APIs may have to wait for minutes. During that time they must not keep the request's memory.

@@ -1,5 +1,5 @@
-"""The controller makes a large decision in slices, so that its event loop can run other tasks in between. Other
-decisions wait until the large one is complete."""
+"""The controller makes a large decision in slices of a few milliseconds, so that its event loop can run other tasks in
+between. Other decisions wait until the large one is complete."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_no_step_of_a_large_decision_is_long(run, asked) -> None:
         longest_s.append(watch.longest_s)
 
     while len(longest_s) < ATTEMPTS and min(longest_s, default=1.0) >= LONGEST_STEP_S:
-        # Without a broker, because its replay of committed records runs on its own loop and would not be in slices.
+        # Without a broker. A broker would replay the committed records on its own loop, and not in slices.
         run(story, with_broker=False)
     assert min(longest_s) < LONGEST_STEP_S
 

@@ -1,4 +1,6 @@
-"""Work in slices. The event loop runs other tasks between the slices, and the result is the same as without slices."""
+"""Work that an event loop does in slices of a few milliseconds. The loop runs other tasks between the slices, and the
+result is the same as without slices.
+"""
 
 import asyncio
 import random

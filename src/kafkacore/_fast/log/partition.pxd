@@ -135,7 +135,7 @@ ctypedef struct Acknowledgement:
     int64_t generation
     int32_t kind
 
-# Performs a Produce for one partition. `acks` is the value in the request. `origin` is an `AppendOrigin` of validate.pxd.
+# Performs a Produce for one partition. `acks` comes from the request. `origin` is an `AppendOrigin` of validate.pxd.
 # Returns 0, a Kafka error code, or LOG_BLOCKED (log.pxd) with the waiter `blocked` queued. Sets `ack` to the condition
 # for the answer. If `acks` is -1, the condition is that all replicas in the ISR have the records. Unless `acks` is 0,
 # the condition also includes a flush if flush.messages requires one after this append, because UnifiedLog.append

@@ -131,9 +131,9 @@ cdef class Message(Struct):
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000, bint prefix=False):
-        """Decodes like `decode`, but in slices, so that the caller can do other work in between. Returns an iterator
-        that yields None after every `elements` structs, and finally the message. With `prefix`, bytes may follow the
-        message."""
+        """Decodes like `decode`, but in short parts, so that the caller can do other work in between. Returns an
+        iterator that yields None after every `elements` structs, and finally the message. With `prefix`, bytes may
+        follow the message."""
         return Decoding(cls, data, version, elements, prefix)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):
@@ -157,8 +157,8 @@ cdef class Message(Struct):
             writer_free(&writer)
 
     def encode_parts(self, int version, int64_t elements=1000):
-        """Encodes like `encode`, but in slices. Returns an iterator that yields one bytes object for every `elements`
-        structs. The message must not change until the iterator ends."""
+        """Encodes like `encode`, but in short parts. Returns an iterator that yields one bytes object for every
+        `elements` structs. The message must not change until the iterator ends."""
         return Encoding(self, version, elements)
 
 

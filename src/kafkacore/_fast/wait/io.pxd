@@ -69,7 +69,7 @@ ctypedef struct LogDir:
     const Disk *disk
     Agenda *agenda        # the agenda of its simulated world, with a reference; NULL in the real world
     int64_t owner
-    void *keeper          # in a simulated world, a Python reference to the `Environment`, which owns `disk` and the clock
+    void *keeper          # in a simulated world, a Python reference to the `Environment`, which owns `disk`
     int32_t offline       # atomic: the errno that took the directory offline; 0 while it is online
     int32_t queued_jobs   # atomic, for metrics
     void *pool            # threads, queue and lock; private to io.pyx

@@ -5,9 +5,9 @@ keeps a committed root and an uncommitted root, which also contains records that
 the uncommitted root. The controller replays the decision's records, which gives the next uncommitted root, and appends
 them to the log. It sends the response after their commit.
 
-The controller makes one decision at a time. A long decision is made in slices. Between two slices the loop does other
-work, but makes no other decision. When the controller stops being active, it drops the uncommitted root and answers
-waiting requests with NOT_CONTROLLER.
+The controller makes one decision at a time. A long decision is made in slices of a few milliseconds. Between two slices
+the loop does other work, but makes no other decision. When the controller stops being active, it drops the uncommitted
+root and answers waiting requests with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HOLDS_PER_SESSION: Final = 4
 MAX_WAITING: Final = 10_000  # how many responses may wait for a commit; beyond it, requests get REQUEST_TIMED_OUT
 
 
-# A Work[Decision] is a decision that is made in slices.
+# A Work[Decision] is a decision that is made in slices of a few milliseconds (runtime/slices.py).
 Decide: TypeAlias = Callable[[], Decision | Work[Decision]]
 
 

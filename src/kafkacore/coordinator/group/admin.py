@@ -35,7 +35,9 @@ def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
 def list_groups(
     core: Core, states: Collection[str], types: Collection[str]
 ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Lists the groups in slices, each group in its state at that moment. An empty filter matches every group."""
+    """Lists the groups in slices of a few milliseconds, each group in its state at that moment. An empty filter matches
+    every group.
+    """
     shown = ListGroupsResponse.ListedGroup
     found = []
     for group_id, group in tuple(core.groups.items()):

@@ -118,7 +118,7 @@ class ZooKeeperBroker(BrokerServer):
 
     @property
     def roles(self) -> MetadataImage:
-        """The image of roles."""
+        """The image of the partitions that this broker hosts, with its role in each (roots.py)."""
         return self._roots.roles.image
 
     @property
@@ -164,7 +164,7 @@ class ZooKeeperBroker(BrokerServer):
         return await asyncio.wrap_future(self._controllers_loop.submit(allocate(self._session)))
 
     def _take_isrs(self, answer: Any) -> None:
-        """Writes the ISRs that the controller has accepted into the image of roles. In ZooKeeper mode, no other message
+        """Writes the ISRs that the controller has accepted into the `roles` image. In ZooKeeper mode, no other message
         informs the leader of its new ISR."""
         image = self._roots.roles.image
         states = []
@@ -283,7 +283,7 @@ class ZooKeeperBroker(BrokerServer):
 
     def settings_of(self, topic: str) -> LogSettings:
         """Returns a topic's log settings, as BrokerServer.settings_of does. Settings that were read before the logs
-        were loaded are in the image of roles."""
+        were loaded are in the `roles` image."""
         return self.replicas.settings_of(self._roots.roles.image, topic)
 
     # --- the images ---

@@ -23,8 +23,8 @@ TopicResult = AlterPartitionResponse.TopicData
 class IsrChanges:
     """Runs on the data plane's loop; `states` belongs to `loop`.
 
-    `read_roles` returns the image of roles. `decided_in` returns the epoch of the controller that chose a partition's
-    leader. `send` sends a request to the controller, in a given version or in the newest one.
+    `read_roles` returns the `roles` image (roots.py). `decided_in` returns the epoch of the controller that chose a
+    partition's leader. `send` sends a request to the controller, in a given version or in the newest one.
     """
 
     def __init__(

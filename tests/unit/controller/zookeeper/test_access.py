@@ -1,5 +1,5 @@
-"""A controller event whose work runs in slices. The work stops when the ZooKeeper session in which it began has
-ended."""
+"""A controller event whose work runs in slices of a few milliseconds. The work stops when the ZooKeeper session in
+which it began has ended."""
 
 import asyncio
 

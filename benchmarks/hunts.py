@@ -22,7 +22,8 @@ from statistics import median
 from kafkacore.simulation.planted import BUGS, BY_NAME, PlantedBug
 from kafkacore.simulation.trial import HUNT_STEPS, QUORUM, STEPS, Verdict, hunt, seeds_from
 
-HEADER = "| planted bug | found | median CPU | most CPU | checkers |\n|---|---|---|---|---|"
+HEADER = "| planted bug | searches that found it | median CPU time | longest CPU time | checkers that found it |"
+HEADER += "\n|---|---|---|---|---|"
 
 
 def row(bug: PlantedBug, searches: int, cpu_s: float, misses: int, seed: int) -> tuple[str, list[Verdict]]:

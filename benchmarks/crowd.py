@@ -1,5 +1,5 @@
-"""A thousand members of one group, driven by one thread that uses little CPU, so that the broker determines the
-figures.
+"""A thousand members of one group. One thread drives them all and uses little CPU time, so that the broker determines
+the figures.
 
 The client prepares every frame in advance, and later writes only the member's id and generation into it. In an answer,
 it reads only the fields that decide the next step. All sockets are in epoll sets, and the client handles events one by

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.groups` measures a large group and many offset commits on our broker and Apache Kafka's in
-turns.
+"""`python -m benchmarks.groups` measures a large group and many offset commits, alternately on our broker and on Apache
+Kafka's.
 
 Rows:
 - join: 1,000 members join one group in one generation, from the first JoinGroup until every member has its assignment.
   group.initial.rebalance.delay.ms is 0. One member joins before the others, and joins again when all have their ids.
   Otherwise chance would decide how many generations there are.
 - rebalance: the same time when all members join again.
-- heartbeats: 1,000 members send one each in 3 s, spread evenly, at rest and while another group of 1,000 rebalances
-  repeatedly.
+- heartbeats: each of 1,000 members sends one heartbeat in 3 s, spread evenly. Measured at rest, and while another group
+  of 1,000 rebalances repeatedly.
 - commits: 16 groups commit 100 partitions in each request, and each group has one request in flight.
 
 CPU is the broker's own. The client's CPU is also shown, because the client shares the machine's cores. The first round

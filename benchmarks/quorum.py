@@ -1,8 +1,8 @@
-"""Three voters in this process. Measures how soon a new quorum has a topic, and the cost of a commit.
+"""Three voters in this process. Measures how soon a new quorum has created a topic, and how long a commit takes.
 
     python -m benchmarks.quorum [--rounds 5] [--commits 300] [--directory DIR]
 
-The time of the first row runs from the start of three formatted nodes to the answer of CreateTopics. Each node is a
+The time in the first row runs from the start of three formatted nodes to the answer to CreateTopics. Each node is a
 broker and a controller, the voters are static, and the modules are already imported. The commits are ConfigRecords that
 the active controller writes one after another. Each commit is measured from the decision on. All three voters sync
 their logs to one disk. The table compares a commit with two syncs of the device. Such a sync is an append of 100 bytes

@@ -6,9 +6,9 @@
 Four clusters of two brokers run side by side: for each implementation, one without control.plane.listener.name and one
 with it. The clusters are measured alternately, so that other load on the machine affects all of them. Rounds repeat
 until the time of `--minutes` is used up. `--quick` runs only our brokers, for a minute and a half. The program writes
-results.json and tables.md to `--out`, and four SVGs to `--figures`, by default the same folder. One of them comes from
-the brokers' request logs, which the plane report of `kafkacore spark` reads (Java 17, PySpark). With `--redraw` the
-program measures nothing and reads results.json of an earlier run.
+results.json and tables.md to `--out`, and four SVGs to `--figures`, by default the same folder. One SVG shows the
+brokers' request logs. For this SVG, the plane report of `kafkacore spark` reads the logs (Java 17, PySpark). With
+`--redraw` the program measures nothing and reads results.json of an earlier run.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Measures how long a controller request waits at a broker, under four loads and on three ways to a request handler.
+"""Measures how long a controller's request waits at a broker, under four loads. The request reaches a handler in one of
+three ways:
 
 `shared`: the request waits behind the requests of clients, in the order of arrival. `lane`: it uses the same listener,
 but overtakes the requests that wait in the queue (KAFKA-4453). `apart`: it uses the listener of

@@ -2,7 +2,7 @@
 
     with Load(address, 100, [frame]) as load:
         with load.running():
-            ...                       # each of the 100 connections asks again as soon as it is answered
+            ...                       # each of the 100 connections sends its next request as soon as it has an answer
 
 The constructor opens the connections. They stay idle until the load runs. A broker handles one request of each
 connection at a time. Each connection has AHEAD requests in flight, so that the next request has arrived even when a

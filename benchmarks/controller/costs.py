@@ -2,9 +2,9 @@
 several numbers of partitions.
 
 - zone: nine brokers in three racks, topics of one partition, RF 3, placed in stripes. One check of the sessions finds
-  that all three sessions of one rack have expired. The time runs from the check to the published image. It includes
-  building the batches for the log, but the commit itself takes no time. "follow" is the time in which another node
-  reads those batches and replays them.
+  that the sessions of all three brokers of one rack have expired. The time runs from the check to the published image.
+  It includes the time to build the batches for the log, but the commit itself takes no time. "follow" is the time in
+  which another node reads those batches and replays them.
 - snapshot: a node reads a snapshot with topics of ten partitions, RF 3, and builds an image. The memory figure is the
   growth of the process, which the image alone causes.
 - failover: see `failover.py`.

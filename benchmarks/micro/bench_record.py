@@ -1,4 +1,5 @@
-"""Benchmarks of building and iterating record batches, compared with aiokafka's C extension and kafka-python.
+"""Measures how fast record batches are built and read record by record, compared with aiokafka's C extension and
+kafka-python.
 
     .venv/bin/python -m pytest benchmarks/micro/bench_record.py --benchmark-group-by=group --benchmark-columns=min,ops
 

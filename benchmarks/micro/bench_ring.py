@@ -1,5 +1,5 @@
-"""Benchmarks of the bounded ring and of mail with one thread and with several pushing threads, compared with
-queue.SimpleQueue.
+"""Benchmarks of the bounded ring and of mail (messages between threads), with one sending thread and with several,
+compared with queue.SimpleQueue.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_ring.py --benchmark-group-by=group --benchmark-columns=min,median
 """

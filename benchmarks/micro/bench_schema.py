@@ -1,4 +1,5 @@
-"""Benchmarks of reading and writing messages with the message tables. Compares the three forms of a decoded message.
+"""Measures how fast messages are read and written with the message tables. Compares the three forms of a decoded
+message.
 
     .venv/bin/python -m pytest benchmarks/micro/bench_schema.py --benchmark-group-by=group --benchmark-columns=min,ops
 

@@ -2,11 +2,11 @@
 
 The benchmark measures three times: from exec to the first ApiVersions answer, from exec to the first acknowledged
 record in a new topic (see `benchmarks.peers.start`), and from SIGTERM to the end of the process. Our node and Apache
-Kafka take turns. Before the first start, each broker has filled its own directory with topics of 100 partitions, with
-one record in each partition, and has shut down cleanly. The column "CPU s until then" is the CPU time that all threads
-of the process, including the JVM's compiler and collector, use before the first answer. "RSS MiB" is the memory of the
-process just before SIGTERM. Apache Kafka opens three files per partition. If the limit of open files does not allow
-that, the output says so and the benchmark measures only our node.
+Kafka run alternately. Before the first start, each broker has filled its own directory with topics of 100 partitions,
+with one record in each partition, and has shut down cleanly. The column "CPU s until then" is the CPU time that all
+threads of the process, including the JVM's compiler and collector, use before the first answer. "RSS MiB" is the memory
+of the process just before SIGTERM. Apache Kafka opens three files per partition. If this exceeds the limit of open
+files, the output says so and the benchmark measures only our node.
 """
 
 import argparse

@@ -3,9 +3,9 @@
 Requests go to the controller listener, one at a time: BrokerHeartbeat of a broker that stays fenced, DescribeQuorum, a
 committed CreateTopics, and ApiVersions. All except ApiVersions have an aim. DescribeQuorum and CreateTopics also go to
 the data listener, for comparison. There are three kinds of load: none ("idle"); 600 connections that produce
-("produce", "produce gzip"); 600 connections that send Metadata of 10,000 partitions, ListOffsets and CreateTopics
-("asking"). Latencies are medians over the rounds, in us. The aims relate to our own idle figures. `--brokers kafkacore
-apache-4.3` measures both brokers alternately.
+("produce", "produce gzip"); 600 connections that send Metadata requests for 10,000 partitions, ListOffsets and
+CreateTopics ("asking"). Latencies are medians over the rounds, in us. The aims relate to our own idle figures.
+`--brokers kafkacore apache-4.3` measures both brokers alternately.
 """
 
 import argparse

@@ -3,10 +3,10 @@
     python -m benchmarks.zookeeper.cluster [--rows topics failover shutdown failure] [--rounds 3] [--partitions N]
         [--brokers kafkacore apache-3.9] [--no-sync] [--smoke] [--directory build/bench] [--out build/bench]
 
-Each round starts a new cluster of each kind for every two rows. The clusters run one after the other, so that no other
-cluster runs meanwhile. ZooKeeper syncs each transaction to the disk, unless `--no-sync` is given. All partitions have
-three replicas. Writes zookeeper-cluster.md, .json and .png to `--out` after each round. `--smoke` runs one round with
-very small sizes, to check that the rows work.
+In each round, a new cluster of each kind starts for every two rows. Only one cluster runs at a time. ZooKeeper syncs
+each transaction to the disk, unless `--no-sync` is given. All partitions have three replicas. Writes
+zookeeper-cluster.md, .json and .png to `--out` after each round. `--smoke` runs one round with very small sizes, to
+check that the rows work.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The Java tools of the client tests. One process per release runs all of its tools."""
+"""The Java tools of the client tests. For each release, one process runs all tools."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Kafka Connect 4.3 in distributed mode: groups with the protocol type "connect", its compacted topics, and its
-commits."""
+"""Kafka Connect 4.3 in distributed mode: groups with the protocol type "connect", Connect's compacted topics, and its
+commits.
+"""
 
 import pytest
 

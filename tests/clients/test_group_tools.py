@@ -1,5 +1,6 @@
-"""Kafka's own tools for groups, in the versions of 4.3 and 3.9: kafka-consumer-groups with all its commands, and
-consumers."""
+"""Kafka's own tools for groups, from the releases 4.3 and 3.9: kafka-consumer-groups with all its commands, and
+consumers.
+"""
 
 import json
 import re

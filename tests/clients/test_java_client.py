@@ -1,4 +1,4 @@
-"""The Java producer and the Java consumer of 4.3 and 3.9, with each codec."""
+"""The Java producer and the Java consumer of Apache Kafka 4.3 and 3.9, with each codec."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, in the versions of 4.3 and 3.9."""
+"""Kafka's own command-line tools, from the releases 4.3 and 3.9."""
 
 import json
 import re

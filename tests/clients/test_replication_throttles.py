@@ -1,8 +1,8 @@
-"""Throttles of replication (KIP-73) on three nodes. Tests set them with kafka-configs, and with the tool that reassigns
-partitions.
+"""Limits on the rate of replication, called throttles (KIP-73), on three nodes. Tests set the throttles with
+kafka-configs, and with the tool that reassigns partitions.
 
 A throttle can be tested without an upper time limit: after some seconds, the replica must not have received more data
-than the rate allows. On a slow machine it receives less data.
+than the rate allows. On a slow machine the replica receives less data.
 """
 
 import json

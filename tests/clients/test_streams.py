@@ -1,4 +1,6 @@
-"""Kafka Streams of 4.3 and 3.9: groups with its own assignor, internal topics, changelogs and commits."""
+"""Kafka Streams from the releases 4.3 and 3.9: groups that use its own assignor, internal topics, changelogs and
+commits.
+"""
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType

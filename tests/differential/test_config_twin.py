@@ -1,4 +1,4 @@
-"""Random files server.properties. Our node accepts exactly those that Apache Kafka's KafkaConfig accepts."""
+"""Random server.properties files. Our node accepts exactly the files that Apache Kafka's KafkaConfig accepts."""
 
 import random
 import subprocess

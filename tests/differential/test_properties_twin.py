@@ -1,5 +1,6 @@
 """Our reader and our writer of properties compared with java.util.Properties. The files consist of characters that have
-a special meaning."""
+a special meaning in properties.
+"""
 
 import random
 import shutil

@@ -1,5 +1,5 @@
 """Damaged record batches. The test changes single bytes of a batch. Directly after the batch lies an unreadable page of
-memory, so a read beyond its end kills the process.
+memory, so a read beyond the batch's end kills the process.
 
 KAFKACORE_FUZZ_SECONDS (3) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """

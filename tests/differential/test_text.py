@@ -1,5 +1,6 @@
-"""Decoding of UTF-8, compared with Python's decoder. Java's decoder returns a different number of replacement
-characters for some invalid bytes, so the test adapts the expected text."""
+"""Decoding of UTF-8, compared with Python's decoder. For some invalid bytes, Java's decoder returns a different number
+of replacement characters. We follow Java, so the test adapts the expected text.
+"""
 
 import json
 import re

@@ -1,6 +1,5 @@
 """Damages every kind of file of a log, at every kind of position. If the log can still be loaded, it serves everything
-before the damage. It then truncates the rest or reports an error. If the log cannot be loaded, the error names the
-file.
+before the damage, and truncates the rest or reports an error. If the log cannot be loaded, the error names the file.
 
 KAFKACORE_FUZZ_SECONDS (5) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """

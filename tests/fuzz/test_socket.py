@@ -1,4 +1,4 @@
-"""Invalid bytes sent to a running node. The node continues, other clients notice nothing, and its memory stays limited.
+"""Invalid bytes sent to a running node. The node continues, its memory stays limited, and other clients notice nothing.
 
 KAFKACORE_FUZZ_SECONDS limits the time. KAFKACORE_SEED repeats the bytes that are sent, but not the races between
 threads.

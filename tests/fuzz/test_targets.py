@@ -1,5 +1,5 @@
-"""Runs every input of the corpus through its fuzz target, and after that changed inputs for some time. `ci/fuzz.sh`
-fuzzes with coverage as a guide.
+"""Runs every input of the corpus through its fuzz target, and then, for some time, inputs that it has changed.
+`ci/fuzz.sh` fuzzes with coverage as a guide.
 
 KAFKACORE_FUZZ_SECONDS (2 for each target) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """

@@ -1,5 +1,6 @@
-"""When a processor serves a Fetch in a session, it checks only the partitions that have changed. It must not miss a
-change, and every partition must eventually get its turn."""
+"""When a processor (a native thread that serves connections) serves a Fetch in a session, it checks only the partitions
+that have changed. It must not miss a change, and every partition must eventually be read.
+"""
 
 import random
 

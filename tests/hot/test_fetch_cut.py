@@ -1,4 +1,4 @@
-"""A log is truncated while a processor is sending records from it."""
+"""A log is truncated while a processor (a native thread that serves connections) is sending records from it."""
 
 import socket
 

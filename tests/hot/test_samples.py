@@ -1,4 +1,6 @@
-"""Processors measure the stages of a few requests (the samples). They still serve these requests without Python."""
+"""Processors (the native threads that serve connections) measure how long each stage of a few requests takes. They
+still serve these requests, the samples, without Python.
+"""
 
 import itertools
 import re

@@ -1,5 +1,6 @@
-"""Native processors answer SyncGroup requests of a group that is published to them, in the same way as the Python
-handler. They pass all others to the handler."""
+"""Native processors answer SyncGroup requests for a group that is published to them. Their answers are the same as the
+Python handler's. They pass all other SyncGroup requests to the handler.
+"""
 
 import pytest
 

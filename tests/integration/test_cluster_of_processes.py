@@ -1,6 +1,6 @@
 """Three controllers and three brokers as processes, with SIGKILL, SIGSTOP, rolling restarts and cut links, while a
-client creates topics and writes records. No acknowledged record is lost, and the metadata logs agree. The replicas have
-the same records after their leaders were killed, stopped and restarted."""
+client creates topics and writes records. No acknowledged record is lost, and the metadata logs agree. After leaders
+were killed, stopped and restarted, all replicas of a partition have the same records."""
 
 from concurrent.futures import ThreadPoolExecutor
 

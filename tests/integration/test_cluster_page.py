@@ -1,5 +1,6 @@
-"""Runs the commands of docs/cluster.md as an operator would. They create a cluster, let it lose a node but no record,
-and move a partition."""
+"""Runs the commands of docs/cluster.md as an operator would. They create a cluster, kill a node without losing a
+record, and move a partition.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A node whose disk loses unsynced writes in a power failure. The test records every file operation of a process, which
-is killed, stopped and started again meanwhile. For each moment, it then starts a node with the files that a power cut
-at that moment could leave.
+"""A node whose disk loses unsynced writes in a power failure. The test records every file operation of a node, which it
+kills, stops and starts again meanwhile. Then, for each moment of the recording, it starts a node with the files that a
+power cut at that moment could leave.
 
 KAFKACORE_CRASH_POINTS is the number of moments that the test tries, or `all`. KAFKACORE_SEED repeats a run.
 """

@@ -1,5 +1,6 @@
-"""Hot requests (those that native code can serve) on a plane (the network layer). The plane serves, parks, blocks or
-passes on each of them. The answers to a connection always come in order."""
+"""Hot requests, which native code can serve, on a plane (the network layer). The plane answers a request at once, lets
+it wait, or passes it to Python. On each connection, the answers always come in order.
+"""
 
 import socket
 import struct

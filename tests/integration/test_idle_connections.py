@@ -1,4 +1,4 @@
-"""Idle connections cost almost nothing. They need little memory. No thread wakes up or spins because of them."""
+"""Idle connections cost almost nothing. They need little memory, and no thread wakes up or spins because of them."""
 
 import gc
 import os

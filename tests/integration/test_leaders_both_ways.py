@@ -1,5 +1,6 @@
 """A response can contain the current leader of a partition and the leader's address (KIP-951). Native processors and
-Python handlers write them with the same bytes."""
+Python handlers encode both with the same bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The metrics pages of a cluster's nodes show replication and the faults of a replica, under Kafka's names."""
+"""Each node of a cluster has a metrics page. The pages show replication and the faults of a replica, under Kafka's
+names.
+"""
 
 import math
 

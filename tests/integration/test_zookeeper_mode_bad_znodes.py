@@ -1,5 +1,6 @@
-"""A node in ZooKeeper mode, on a real ZooKeeper whose znodes have torn, foreign or newer content. The node logs it,
-keeps what it had, and goes on."""
+"""A node in ZooKeeper mode, on a real ZooKeeper whose znodes have torn, foreign or newer content. The node logs the
+problem, keeps the state that it had, and goes on.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""A `Node` of this process in ZooKeeper mode, on a real ZooKeeper, as its owner uses it."""
+"""A `Node` in ZooKeeper mode, in this process and on a real ZooKeeper. The tests use it as any program does that runs a
+node.
+"""
 
 import contextlib
 import urllib.request

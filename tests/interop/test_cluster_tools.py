@@ -1,4 +1,6 @@
-"""`kafkacore metadata-quorum`, `features` and `cluster` print the same about a node as Apache Kafka's tools."""
+"""When `kafkacore metadata-quorum`, `features` and `cluster` describe a node, they print the same as Apache Kafka's
+tools.
+"""
 
 import re
 import subprocess

@@ -1,5 +1,6 @@
-"""Configurations in a directory that changes hands. Apache Kafka 4.3 shows the configurations that were made with
-kafkacore, and kafkacore shows those that were made with Apache Kafka."""
+"""A directory that Apache Kafka 4.3 takes over from kafkacore, or kafkacore from Apache Kafka. Each shows the
+configurations that were made with the other.
+"""
 
 import re
 

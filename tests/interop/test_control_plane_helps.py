@@ -1,6 +1,7 @@
-"""A short run of `python -m benchmarks.control_plane`. It compares two of our clusters while the handlers of one broker
-have a long backlog. One of the clusters has control.plane.listener.name (KIP-291). Each experiment of
-docs/control-plane.md gives its figures, and every table and figure is written."""
+"""A short run of `python -m benchmarks.control_plane`. It compares two of our clusters, of which one has
+control.plane.listener.name (KIP-291). In both, the handlers of one broker have a long backlog. Each experiment of
+docs/control-plane.md gives its figures, and the benchmark writes every table and every plot.
+"""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""Our configuration describes itself as Apache Kafka's DescribeConfigs does for the same properties."""
+"""For the same properties, our DescribeConfigs and Apache Kafka's give the same description."""
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType

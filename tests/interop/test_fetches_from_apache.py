@@ -1,5 +1,6 @@
-"""Our fetcher follows a partition that a broker of Apache Kafka leads. Apart from the fetcher, our broker is only a
-registration. Because of this registration, the leader knows the replica and accepts it into the ISR."""
+"""Our fetcher follows a partition that a broker of Apache Kafka leads. Our broker consists only of this fetcher and a
+registration, because of which the leader knows the replica and accepts it into the ISR.
+"""
 
 import asyncio
 import contextlib

@@ -1,5 +1,6 @@
-"""Our node and Apache Kafka 4.3 take turns to coordinate a group. The group keeps its member without a rebalance, and
-it keeps its offsets."""
+"""Our node and Apache Kafka 4.3 alternately coordinate a group. The group keeps its member without a rebalance, and
+keeps its offsets.
+"""
 
 import json
 import re

@@ -1,8 +1,8 @@
 """Apache Kafka and our node take over a directory from each other, in both directions and back. No data is lost.
 
 The rows of the test cover Apache Kafka 3.9 and 4.3, both forms of a quorum, one and two log directories, SIGTERM and
-SIGKILL. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`, they are the whole
-product.
+SIGKILL. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`, they contain every
+combination.
 """
 
 import os

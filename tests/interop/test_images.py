@@ -1,6 +1,7 @@
 """Random histories of metadata records of every type. Our snapshot of each history is compared with Apache Kafka's.
 
-`golden.Images` makes the histories at levels 21 and 30, and applies MetadataDelta and MetadataImage of 4.3 to them.
+`golden.Images` makes the histories at the levels 21 and 30 of metadata.version, and applies MetadataDelta and
+MetadataImage of Apache Kafka 4.3 to them.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Damaged or unusual log directories. A client of kafkacore must find the same contents in each as a client of Apache
-Kafka's LogManager."""
+"""Damaged or unusual log directories. kafkacore and Apache Kafka's LogManager each load such a directory, and must show
+their clients the same contents.
+"""
 
 from __future__ import annotations
 

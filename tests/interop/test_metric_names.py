@@ -1,5 +1,6 @@
-"""Our metrics have Apache Kafka's names. The metrics of the group coordinator and the log cleaner are compared with
-4.3, those of KRaft with 3.9 and 4.3."""
+"""Our metrics have Apache Kafka's names. The test compares the metrics of the group coordinator and the log cleaner
+with release 4.3, and the metrics of KRaft with 3.9 and 4.3.
+"""
 
 import re
 import zipfile

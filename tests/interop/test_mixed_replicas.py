@@ -1,6 +1,6 @@
-"""Replicas of both kinds in one cluster. Brokers of Apache Kafka and ours follow each other's partitions. While an
-idempotent producer writes, the test kills each broker, runs preferred elections and reassigns partitions (KIP-101,
-KIP-497, KIP-455)."""
+"""A cluster with brokers of Apache Kafka and of kafkacore. Brokers of each kind follow partitions that brokers of the
+other kind lead. While an idempotent producer writes, the test kills each broker, runs preferred elections and reassigns
+partitions (KIP-101, KIP-497, KIP-455)."""
 
 import pytest
 

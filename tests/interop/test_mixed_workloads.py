@@ -1,5 +1,6 @@
-"""The workloads that a cluster of both kinds supports, and those that it does not: see the section "Limits in a mixed
-cluster" of docs/migration.md."""
+"""Which workloads a cluster with brokers of Apache Kafka and of kafkacore supports, and which it does not: see the
+section "Limits in a mixed cluster" of docs/migration.md.
+"""
 
 import re
 import urllib.request

@@ -1,7 +1,8 @@
 """Changes of partitions and their eligible leader replicas (KIP-966), compared with Apache Kafka's own controller.
 
 The test makes thousands of random partitions, ISR changes, elections, reassignments and unclean shutdowns. For each
-change, `golden.PartitionChanges` asks the PartitionChangeBuilder of 4.3 for the record and the changed partition.
+change, `golden.PartitionChanges` gets the record and the changed partition from Apache Kafka 4.3's
+PartitionChangeBuilder.
 """
 
 import json

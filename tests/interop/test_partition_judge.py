@@ -13,8 +13,8 @@ These differences are intended:
 - While the controller has not answered a proposed ISR, new metadata may arrive with an unchanged partition epoch. We
   then keep the proposal. Apache Kafka forgets it, although the controller may still commit it. So our maximal ISR may
   have more members, and our high watermark may be below Apache Kafka's.
-- If a follower's Fetch advances the high watermark, our answer contains the new one. Apache Kafka's answer contains the
-  old one.
+- If a follower's Fetch advances the high watermark, our answer contains the new value. Apache Kafka's answer contains
+  the old value.
 - If a follower's position or a high watermark is inside a batch, we leave it there. Apache Kafka moves it to the
   beginning of the batch. In these histories, positions and high watermarks are always at the ends of batches, because
   followers store whole batches.

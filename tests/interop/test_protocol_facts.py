@@ -1,4 +1,4 @@
-"""Our errors, APIs, headers, metadata versions and feature levels, compared with those of Apache Kafka."""
+"""Our errors, APIs, headers, metadata versions and feature levels, compared with Apache Kafka's."""
 
 import json
 

@@ -1,9 +1,9 @@
 """An operator replaces all brokers of a cluster by brokers of the other kind, and back, as docs/migration.md describes.
 Meanwhile an idempotent producer writes and a group reads.
 
-The rows of the test cover both releases, controllers of both kinds, either kind of broker first, and both ways of
-replacement. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`, they are the whole
-product.
+The rows of the test cover both releases, controllers of both kinds, clusters that begin with brokers of either kind,
+and both ways of replacement. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`,
+they contain every combination.
 """
 
 import os

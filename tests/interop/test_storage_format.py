@@ -1,5 +1,6 @@
-"""`kafkacore storage format` writes the same files as Apache Kafka's kafka-storage.sh. In test_handovers.py, each node
-starts with files of the other."""
+"""`kafkacore storage format` writes the same files as Apache Kafka's kafka-storage.sh. In test_handovers.py, Apache
+Kafka and our node start with each other's files.
+"""
 
 import shutil
 

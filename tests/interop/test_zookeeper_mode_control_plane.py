@@ -1,7 +1,8 @@
-"""KIP-291: two rolling restarts give a cluster a control plane. The brokers are of both implementations.
+"""Two rolling restarts give a cluster a listener for its controller (KIP-291). The cluster has brokers of both
+implementations.
 
-The first rolling restart gives each broker the new endpoint as an ordinary listener. The second one names this listener
-in control.plane.listener.name.
+The first rolling restart adds the new endpoint to each broker as an ordinary listener. The second one names this
+listener in control.plane.listener.name.
 """
 
 import urllib.request

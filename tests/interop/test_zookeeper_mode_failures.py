@@ -1,5 +1,6 @@
 """Failures of a cluster in ZooKeeper mode: all ZooKeeper servers stop, a broker dies during its controlled shutdown, or
-many controllers follow one another."""
+the controller changes many times.
+"""
 
 import os
 import socket

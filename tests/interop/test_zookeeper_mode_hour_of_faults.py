@@ -1,9 +1,9 @@
 """Clusters of three brokers in ZooKeeper mode on an ensemble of three ZooKeeper servers, with the clients and the
-checks of `tests/integration/test_hour_of_faults.py`. Besides the faults there, ZooKeeper servers fail, also all at
-once, sessions end, and the controller moves.
+checks of `tests/integration/test_hour_of_faults.py`. In addition to the faults in that test, ZooKeeper servers fail
+(sometimes all at once), sessions end, and the controller moves.
 
 KAFKACORE_FAULT_SECONDS is the total time for both clusters. If this time is too short for all kinds of faults in each
-cluster, half of the kinds happen in each. KAFKACORE_SEED repeats the order of the faults.
+cluster, each cluster gets half of the kinds. KAFKACORE_SEED repeats the order of the faults.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Runs every example unchanged, as a user would who has copied it."""
+"""Runs every example unchanged, as a user runs a copy of it."""
 
 from __future__ import annotations
 

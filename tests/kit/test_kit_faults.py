@@ -1,5 +1,6 @@
-"""Faults that a test injects: their effects, which clients they affect, how often they happen, and that they leave
-nothing behind."""
+"""Faults that a test injects: what they do, which clients they affect, and how often they happen. They leave nothing
+behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that is under attack, and an honest client that has measured its waits before the attack."""
+"""A node under attack, and an honest client, which has measured before the attack how long it waits for answers."""
 
 from collections.abc import Iterator
 

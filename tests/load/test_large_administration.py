@@ -1,4 +1,6 @@
-"""The controller continues to serve all other clients while one client sends it the largest possible request."""
+"""While one client sends the controller the largest possible request, the controller continues to serve all other
+clients.
+"""
 
 from attacks import HonestClient, Question, attack
 from brokers import Node

@@ -1,5 +1,6 @@
-"""The broker's handler loop continues to serve all other clients while one client asks for as many things as fit into a
-request."""
+"""While one client names as many things as fit into a request, the broker's handler loop continues to serve all other
+clients.
+"""
 
 from collections.abc import Callable
 from typing import Any

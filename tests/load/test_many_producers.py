@@ -1,4 +1,4 @@
-"""A log finds its producers just as fast if a client has crafted their ids."""
+"""A log finds its producers just as fast if a client has chosen their ids with bad intent."""
 
 import random
 import threading

@@ -1,5 +1,6 @@
-"""If a Fetch contains an unknown partition, it still waits for its whole max_wait_ms. A client that got an immediate
-answer would send the next request immediately."""
+"""If a Fetch contains an unknown partition, it still waits for its whole `max_wait_ms`. Otherwise the client would get
+an answer immediately, and send the next request immediately.
+"""
 
 import time
 

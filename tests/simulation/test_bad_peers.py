@@ -1,5 +1,6 @@
-"""Whole nodes in a cluster with a second node of the same id, with a peer that sends garbage, or with a snapshot that
-never arrives complete. Each node says what to do or continues, and no committed record is lost."""
+"""Whole nodes in a cluster in which a second node has the same id, a peer sends garbage, or a snapshot never arrives
+complete. Each node says what to do or continues, and no committed record is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Brokers in the simulated world. They register, serve records on their simulated disks, and lose nothing but unsynced
-records."""
+"""Brokers in the simulated world. They register, serve records from their simulated disks, and lose only unsynced
+records.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The simulator itself. Seeds pass, and so do seeds that once failed. The same seed repeats a run.
+"""The simulator itself. Runs from many seeds pass, also from seeds that once failed. The same seed repeats a run.
 
-`make test` runs only a part of the seeds: KAFKACORE_SIMULATED_SEEDS for quorums, and KAFKACORE_SIMULATED_CLUSTERS for
-whole nodes. It also runs a few seeds that nobody has run before, so that every run of the tests adds to what the
-simulator has seen. A failure prints the seed. `make simulate` runs for an hour on both cores.
+`make test` runs only a part of the seeds: KAFKACORE_SIMULATED_SEEDS is the number for quorums, and
+KAFKACORE_SIMULATED_CLUSTERS for whole nodes. It also runs a few new seeds, so that every run of the tests tries some
+histories for the first time. A failure prints the seed. `make simulate` runs for an hour on both cores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Both formats and a pipeline on Spark Connect, where the client has no JVM. A process can have only one kind of
-session, so this runs in a process of its own."""
+session, so this test runs in its own process.
+"""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""A short run of `kafkacore spark demo` in the session of the tests. Each of its proofs (queries that compare results)
-must succeed, and the page must show it.
+"""A short run of `kafkacore spark demo` in the Spark session that all tests share. Each of the demo's proofs (queries
+that compare results) must succeed, and the page must show this.
 
 The test takes some minutes, so it runs only with KAFKACORE_SPARK_DEMO=1. `make demo-spark` also fails if a proof fails.
 """

@@ -1,5 +1,5 @@
-"""The test of examples/spark, run unchanged in the session of the tests. The jar that reads Avro comes from
-ci/spark.sh, so nothing is downloaded here."""
+"""Runs the test of examples/spark, unchanged, in the Spark session that all tests share. The jar that reads Avro comes
+from ci/spark.sh, so nothing is downloaded here."""
 
 import sys
 

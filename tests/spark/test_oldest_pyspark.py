@@ -1,5 +1,4 @@
-"""The oldest supported PySpark, in a separate environment. It supports batches, and kafkacore refuses streams with
-it."""
+"""The oldest supported PySpark, in a separate environment. kafkacore supports batches with it, and refuses streams."""
 
 import os
 import subprocess

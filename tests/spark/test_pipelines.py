@@ -1,5 +1,6 @@
-"""The commands of `kafkacore spark`: the tables and the page of each, made from the directories of a cluster with a
-known history. Also tests the table of commits that a stream fills."""
+"""The commands of `kafkacore spark`: the tables and the page that each makes from the directories of a cluster with a
+known history. Also tests the table of commits that a stream fills.
+"""
 
 from argparse import Namespace
 from datetime import UTC, datetime

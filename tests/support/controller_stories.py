@@ -1,5 +1,6 @@
 """Random histories of a cluster with ZooKeeper controllers. A seed decides what operators do and which nodes fail. At
-the end of each history the cluster settles."""
+the end of each history, the faults end and the cluster becomes stable.
+"""
 
 from random import Random
 

@@ -1,5 +1,6 @@
-"""The cases of docs/recovery.md: crashes, disks and people damage a log directory. Each `Row` changes a sound
-directory. In the functions, `base` is the log directory, and `log` is the directory of the partition t-0."""
+"""The cases of docs/recovery.md, in which a crash, a disk or a person has damaged a log directory. Each `Row` damages
+an intact directory. In the functions, `base` is the log directory, and `log` is the directory of the partition t-0.
+"""
 
 import os
 import struct

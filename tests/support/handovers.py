@@ -1,4 +1,5 @@
-"""A log directory on which Apache Kafka and our node take turns. The tests check that each finds what the other wrote.
+"""A log directory on which Apache Kafka and our node run alternately. The tests check that each finds what the other
+has written.
 
 `Directory` holds the files and settings of a node, and the broker that currently runs on them. `Story` runs the turns.
 In each turn a broker starts and must find everything that the previous broker described. It then writes more data and

@@ -1,5 +1,6 @@
-"""Finds what a planted bug leaves behind after its `with` block. Each bug is planted in a new process, because a module
-imports a faulty function only if the module is imported within the block."""
+"""Finds what a planted bug leaves behind after its `with` block. Each bug is planted in a new process. There, modules
+that are imported for the first time within the block import the faulty function, and may keep it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Compares the contents of a log, or the work of a group, with what producers and consumers saw. All functions are
 pure: they take lists and yield sentences that describe problems.
 
-The `acknowledged` of a producer are (offset, value) pairs of one partition, in the order in which the producer sent the
-records. A negative offset means that the response contained no offset, as in the answer to a repeated batch.
+The argument `acknowledged` has the (offset, value) pairs that a producer has written to one partition, in the order in
+which the producer sent the records. A negative offset means that the response contained no offset, as in the answer to
+a repeated batch.
 """
 
 from typing import NamedTuple

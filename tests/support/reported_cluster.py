@@ -1,5 +1,6 @@
-"""The log directories of a stopped cluster with a known history: a leader left and came back, a partition was moved,
-and a group fell behind."""
+"""Makes the log directories of a stopped cluster with a known history: a leader left and came back, a partition was
+moved, and a group fell behind.
+"""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Topics for the tests of Spark, filled by librdkafka with records of every shape."""
+"""Makes topics for the tests of Spark. librdkafka fills them with records of every kind."""
 
 import itertools
 

@@ -1,5 +1,6 @@
-"""Random operations for ZooKeeper. They give results in a form that must be the same for two servers, or for two
-clients."""
+"""Random operations for ZooKeeper. They return their results in a form that does not depend on the server or the
+client, so that tests can compare two servers or two clients.
+"""
 
 import asyncio
 

@@ -1,9 +1,9 @@
 """Readable dialogues with the group coordinator. Each file in `group/` contains one dialogue, called a story.
 
 A line that begins with `>` is an event. Below it are the records that it appends, with their offsets, and the answers
-with their receivers. To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1
-and read the difference. Members have names. A member id is shown as `name#1`, the next id of the same member as
-`name#2`.
+with their receivers. To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and
+read the difference. Members have names. The transcript shows the first id of a member as `name#1`, and the next id of
+the same member as `name#2`.
 
     > join NAME [static] [old] [anew] [PROTOCOL...] [of=TOPICS]   `static`: the instance id is NAME; `old`: a version
                                   that joins without a member id; `anew`: it has forgotten its id

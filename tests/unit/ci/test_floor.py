@@ -1,5 +1,6 @@
-"""The lower bound to which the benchmarks compare brokers: its C program exists, builds, and does its four kinds of
-work."""
+"""The C program of `benchmarks/floor`, which gives a lower bound for the figures of brokers. It builds, and does its
+four kinds of work.
+"""
 
 import importlib.util
 import json

@@ -1,5 +1,6 @@
-"""The generator of native tables: Kafka's tables determine numbers, structs and files, and the generator reports
-mistakes in HOT."""
+"""The generator of native tables. It derives numbers, structs and files from Kafka's message tables, and reports
+mistakes in its list HOT.
+"""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""The tables of configuration keys are complete, and equal those of Apache Kafka."""
+"""The tables of configuration keys are complete, and agree with Apache Kafka's."""
 
 import importlib.util
 import subprocess

@@ -1,5 +1,6 @@
-"""Broker sessions. A broker's session ends when no heartbeat arrives in time. It does not end because the controller
-itself was unable to receive heartbeats."""
+"""Broker sessions. A broker's session ends when no heartbeat arrives in time. But it does not end if the controller
+itself was unable to receive heartbeats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: their results, and their errors, which are those of Apache Kafka."""
+"""CreateTopics, CreatePartitions and DeleteTopics: their results, and their errors, which are the same as Apache
+Kafka's.
+"""
 
 from __future__ import annotations
 

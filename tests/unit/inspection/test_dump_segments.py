@@ -1,4 +1,4 @@
-"""`kafkacore dump-log` for segments and snapshots. tests/interop compares its lines with those of kafka-dump-log."""
+"""`kafkacore dump-log` for segments and snapshots. tests/interop compares the lines with kafka-dump-log's."""
 
 import json
 import os

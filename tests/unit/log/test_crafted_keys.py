@@ -1,6 +1,6 @@
-"""Keys chosen by an attacker. Clients choose producer ids and topic names, and can create topics until a topic id has
-the property that they want. None of this may slow down a table. The tests look up keys that collide under an unkeyed
-hash, and count the entries that each lookup passes."""
+"""Keys of hash tables that an attacker chooses. Clients choose producer ids and topic names, and can create topics
+until a topic id has the property that they want. Such keys must not slow down a table. The tests look up keys that
+collide under an unkeyed hash, and count the entries that each lookup passes."""
 
 from __future__ import annotations
 

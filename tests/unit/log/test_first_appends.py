@@ -1,5 +1,5 @@
-"""First appends to logs. Logs open together, and survive a power cut. If file descriptors run out, a log refuses
-appends only for a time."""
+"""First appends to logs. One job opens many logs together, and the files that it creates survive a power cut. If file
+descriptors run out, a log refuses appends only for a time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The effect of each topic key on a log. A test sets the key for the topic, or for the broker, where its name and unit
-may differ."""
+"""The effect of each topic key on a log. A test sets the key for the topic or for the broker. A broker's key can have
+another name and another unit.
+"""
 
 from __future__ import annotations
 

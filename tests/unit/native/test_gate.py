@@ -1,4 +1,6 @@
-"""The gate, which decides how a processor treats a request: the first rule that matches counts."""
+"""The gate, which decides how a processor (a native thread that serves connections) treats a request. The first rule
+that matches a request decides.
+"""
 
 import pytest
 

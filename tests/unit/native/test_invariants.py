@@ -1,4 +1,4 @@
-"""Invariants of the native data plane. If a test damages the data of one, a debug build aborts."""
+"""Invariants of the native data plane. If a test breaks an invariant, a debug build aborts."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""An event loop waits for partitions. It receives each token once, and no watch is left over."""
+"""An event loop waits for events in partitions, and each wait has a token. The loop receives each token once, and no
+wait is left over.
+"""
 
 import gc
 import select

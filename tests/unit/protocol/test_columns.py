@@ -1,5 +1,6 @@
-"""Rows that are read from and written to columns. The bytes are the same as from objects, any buffer can hold them, and
-every input is checked."""
+"""Rows of a message that are read into columns and written from columns. Their bytes are the same as from objects, any
+buffer can hold a column, and every input is checked.
+"""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""Counts and times that a replica records: commits, elections, leader changes, and rates over the last windows."""
+"""Counts and times that a replica records: commits, elections, leader changes, and rates over recent periods."""
 
 import math
 

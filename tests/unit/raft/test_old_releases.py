@@ -1,4 +1,4 @@
-"""Voters of old releases, which do not support all requests of today."""
+"""Voters that run an old release, which does not support all requests of new releases."""
 
 from __future__ import annotations
 

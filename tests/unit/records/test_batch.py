@@ -1,5 +1,6 @@
-"""Record batches: they have the same bytes as those of other clients, they can be read back, and malformed ones are
-refused."""
+"""Record batches. They have the same bytes as the batches of other clients, and can be read back. Malformed batches are
+refused.
+"""
 
 from __future__ import annotations
 

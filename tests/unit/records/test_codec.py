@@ -1,5 +1,5 @@
-"""Compressed bodies in Kafka's framings. Other libraries read ours, and we read theirs. Limits apply, and trailing
-bytes are refused."""
+"""Compressed bodies in Kafka's framings. Other libraries can read our bodies, and we can read theirs. Limits apply, and
+trailing bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partition of `__consumer_offsets` to which a group belongs."""
+"""To which partition of `__consumer_offsets` a group belongs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration keys behind each limit and time of a node's replica of the metadata log."""
+"""Which configuration key sets each limit and each time of a node's replica of the metadata log."""
 
 from __future__ import annotations
 

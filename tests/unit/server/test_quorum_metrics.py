@@ -1,5 +1,6 @@
-"""The values of the group raft-metrics: those of the replica's state, of its measurements and of its loop (KIP-595,
-KIP-853)."""
+"""The values of the metric group raft-metrics, which come from the replica's state, its measurements and its loop
+(KIP-595, KIP-853).
+"""
 
 from __future__ import annotations
 

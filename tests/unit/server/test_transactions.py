@@ -1,4 +1,4 @@
-"""How long a producer's batches need no new verification by the transaction coordinator."""
+"""For how long the transaction coordinator need not verify a producer's batches again."""
 
 from __future__ import annotations
 

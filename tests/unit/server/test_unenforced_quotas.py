@@ -1,4 +1,4 @@
-"""A node logs each quota that it stores but does not enforce, once."""
+"""For each quota that a node stores but does not enforce, the node logs one line."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The faults of the simulator: a fault that is announced happens, and to the nodes that it names."""
+"""The faults of the simulator. Each announced fault happens, and to the nodes that the announcement names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The simulated network behaves like TCP: it preserves order, can drop everything silently, resets connections and
-refuses them. The event loops run in virtual time."""
+"""The simulated network behaves like TCP: it preserves the order of bytes, it can drop everything silently, and it can
+reset or refuse connections. The event loops run in virtual time.
+"""
 
 from __future__ import annotations
 

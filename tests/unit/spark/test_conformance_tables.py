@@ -1,5 +1,6 @@
-"""The tables of docs/spark.md that compare our options with those of Spark's connector: they name every option, and
-each row names tests that exist."""
+"""The tables of docs/spark.md, which compare our options with the options of Spark's connector. They name every option,
+and each row names tests that exist.
+"""
 
 import re
 

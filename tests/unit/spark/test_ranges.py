@@ -1,5 +1,6 @@
-"""Which offsets a batch reads, and how tasks share them. The tests check laws for all inputs, and figures of Spark's
-own connector."""
+"""Which offsets a batch reads, and how tasks share them. The tests check laws that hold for all inputs, and compare
+some results with the results of Spark's own connector.
+"""
 
 import itertools
 

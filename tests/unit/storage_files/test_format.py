@@ -1,4 +1,6 @@
-"""`kafkacore storage`: its files, its output, what it refuses, and on which directories a node starts."""
+"""`kafkacore storage`: which files it writes, what it prints, and what it refuses. Also tests on which directories a
+node starts.
+"""
 
 import hashlib
 import hmac

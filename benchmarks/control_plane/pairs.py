@@ -190,8 +190,8 @@ class Pair:
             took_ms = statistics.median(latencies_ms(address, framed(self._describe(whole), 4), CALIBRATING, 5.0, 0))
         size = min(max(round(whole * SERVICE_S * 1e3 / took_ms), 1), 10 * whole)
         self.backlog_frame = framed(self._describe(size), 4)
-        # Apache Kafka's request log contains whole responses, and that of a DescribeConfigs has half a megabyte. So its
-        # handlers get a change of a setting that they only validate, which takes long but is short.
+        # Apache Kafka's request log contains whole responses, and the response to a DescribeConfigs has half a
+        # megabyte. So its handlers get a change of a setting that they only validate, which takes long but is short.
         self.logged_frame = self.backlog_frame if self.kind == OURS else VALIDATED
 
     def backlog(self, connections=FULL, *, logged=False):

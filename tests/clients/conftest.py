@@ -18,7 +18,7 @@ def close_runners():
 
 @pytest.fixture(params=APACHE)
 def tools(request):
-    """Returns Apache Kafka's command-line tools, both those of 4.3 and those of 3.9."""
+    """Returns Apache Kafka's command-line tools, from both releases, 4.3 and 3.9."""
     name = request.param
     if name not in RUNNERS:
         need_jars(APACHE[name])

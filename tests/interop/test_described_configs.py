@@ -24,7 +24,7 @@ DYNAMIC = {"min.insync.replicas": "1"}
 # Our defaults, and Kafka's. With Kafka's buffers of 100 KiB a connection is slow.
 OWN_DEFAULTS = {"socket.send.buffer.bytes": ("-1", "102400"), "socket.receive.buffer.bytes": ("-1", "102400")}
 TIMEOUT_S = 30
-# A broker of 3.9 in ZooKeeper mode also lists its KRaft keys. The tests use KRaft mode, where our defaults are those of
+# A broker of 3.9 in ZooKeeper mode also lists its KRaft keys. The tests use KRaft mode, where our defaults come from
 # 4.3.
 RELEASE = "apache-4.3"
 

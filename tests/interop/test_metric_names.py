@@ -182,8 +182,8 @@ def test_gauges_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
     assert ours - theirs == set()
 
 
-# A broker's connections to ZooKeeper, and its controller's to brokers. The names are the literals of these classes, and
-# the words between `ZooKeeper` and `PerSec` those of ZooKeeperClient's constructor.
+# A broker's connections to ZooKeeper, and its controller's to brokers. The names are literals in these classes, and the
+# words between `ZooKeeper` and `PerSec` are literals in ZooKeeperClient's constructor.
 ZOOKEEPER_CLASSES = (
     ("ControllerChannelManager", r"(Total)?QueueSize|RequestRateAndQueueTimeMs",
      ("kafka.controller.ControllerChannelManager", "kafka.controller.ControllerChannelManager$")),

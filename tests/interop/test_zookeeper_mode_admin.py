@@ -37,7 +37,9 @@ class Shell:
         self.client.close()
 
     def run(self, *command):
-        """Runs one command in zookeeper-shell. It ends its own process, so it cannot run in that of the other tools."""
+        """Runs one command in zookeeper-shell. It ends its own process, so it cannot run in the process of the other
+        tools.
+        """
         line = [*java(RELEASE, "64m"), SHELL, "-server", self.connect, *command]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -105,8 +107,9 @@ def test_cluster_does_what_operators_write_into_znodes(tmp_path, tools_of_either
             controller_moves_after(lambda: shell.client.delete("/controller"))
         controller_moves_after(lambda: shell.run("set", "/controller", '{"version":1,"brokerid":7,"timestamp":"1"}'))
 
-        # kafka-configs of 3.9 still writes two kinds of settings directly to ZooKeeper: those of brokers that are down,
-        # and those of users with SCRAM, which our brokers do not serve, and which must not make them fail.
+        # kafka-configs of 3.9 still writes two kinds of settings directly to ZooKeeper: the settings of brokers that
+        # are down, and the SCRAM credentials of users. Our brokers do not serve SCRAM, but such credentials must not
+        # make them fail.
         tool = tools_of_either[APACHE]
         where = ["--zookeeper", f"{cluster.zookeeper.connect}/kafka"]
         tool.run("kafka-configs", *where, "--alter", "--entity-type", "users", "--entity-name", "alice",

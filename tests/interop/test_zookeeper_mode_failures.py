@@ -140,7 +140,7 @@ def test_newest_controller_wins_when_the_requests_of_many_fill_the_control_plane
             for connection in connections:
                 connection.close()
         # The requests of each connection stay in order. After the broker has handled a request of a newer controller,
-        # it refuses those of older ones.
+        # it refuses the requests of older controllers.
         for each in answers:
             errors = [answer.error_code for answer in each]
             assert errors == sorted(errors)

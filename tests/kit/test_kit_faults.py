@@ -207,7 +207,7 @@ def test_torn_answer_ends_at_the_ordered_byte(broker, size_bytes) -> None:
             received += data
     assert len(received) == size_bytes
     if size_bytes == 10:
-        assert struct.unpack_from(">i", received)[0] > 100  # the size prefix is that of the whole answer
+        assert struct.unpack_from(">i", received)[0] > 100  # the prefix is the size of the whole answer
         assert received[4:8] == (77).to_bytes(4, "big")
 
 

@@ -43,7 +43,7 @@ def our_node(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["kafkacore", "apache-4.3"])
 def kafka(request):
-    """Returns the bootstrap servers of our node, and then those of Apache Kafka."""
+    """Returns the bootstrap servers of our node, and then the bootstrap servers of Apache Kafka."""
     if request.param == "kafkacore":
         return request.getfixturevalue("our_node").bootstrap
     return request.getfixturevalue("apache").bootstrap

@@ -46,7 +46,7 @@ class Member:
         settings = {"node.id": node_id, "log.dirs": self.data, **settings}
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.child, self.overrides = None, {}
-        self.log4j = None  # Apache Kafka's own logging configuration, if it is not that of all brokers
+        self.log4j = None  # a logging configuration for Apache Kafka; None: the same as for all brokers
 
     @property
     def ours(self):

@@ -81,17 +81,16 @@ class Client:
             on_lost: called with the error when records of a range are missing; the client then reads the remaining
                 records. Without `on_lost`, the error is raised.
 
-        Raises:
-            OffsetOutOfRange: records of a range were deleted, or are not written yet.
-            TopicRecreated: the topic's id differs from that of the range, or changed during the read.
-            TopicMissing, PartitionMissing, Unreachable, CorruptBatchError, InvalidRecordError, KafkaError.
+        Raises: OffsetOutOfRange: records of a range were deleted, or are not written yet. TopicRecreated: the topic's
+        id differs from the range's `topic_id`, or changed during the read. TopicMissing, PartitionMissing, Unreachable,
+        CorruptBatchError, InvalidRecordError, KafkaError.
         """
         limits = ReadLimits(max_rows, max_bytes)
         return iter(Reader(self._cluster, ranges, columns, self._isolation(isolation_level), limits, on_lost))
 
     def producer(self, options: Mapping[str, object] | None = None) -> Producer:
         """Returns an idempotent producer that uses this client's connections. With transactional.id it is
-        transactional. `options` are added to those of the client. Do not read and write with one client at the same
+        transactional. `options` are added to the client's options. Do not read and write with one client at the same
         time.
 
         Raises OptionError.

@@ -66,7 +66,7 @@ def _acks(text: str) -> int:
     return {"all": -1, "-1": -1, "1": 1, "0": 0}[text.lower()]
 
 
-# The defaults are those of Apache Kafka 4.3, except where a comment says otherwise.
+# The defaults are the same as in Apache Kafka 4.3, except where a comment says otherwise.
 HONOURED: Final[dict[str, Key]] = {
     "bootstrap.servers": _words(),
     "client.id": _words("kafkacore"),

@@ -61,11 +61,11 @@ class BrokerConfig(BrokerKeys):
         dynamic_broker: Mapping[str, str] = _NOTHING,
         node_defaults: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`dynamic_default` contains the dynamic settings of all brokers, and `dynamic_broker` those of this broker
-        (KIP-226).
+        """`dynamic_default` contains the dynamic settings of all brokers, and `dynamic_broker` the dynamic settings of
+        this broker (KIP-226).
 
-        `node_defaults` contains the defaults that depend on the machine. They override those of the table. Raises
-        ConfigError for the first value that is not allowed or contradicts another value.
+        `node_defaults` contains the defaults that depend on the machine. They override the defaults in the table.
+        Raises ConfigError for the first value that is not allowed or contradicts another value.
         """
         self.__dict__["static"] = MappingProxyType(_with_node_id_synonym(properties))
         self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))

@@ -1,5 +1,6 @@
-"""Checks the keys of a node against each other. The rules are those of KafkaConfig in Kafka 4.3 for KRaft mode, and in
-Kafka 3.9 for ZooKeeper mode."""
+"""Checks the keys of a node against each other. The rules come from KafkaConfig: from Kafka 4.3 for KRaft mode, and
+from Kafka 3.9 for ZooKeeper mode.
+"""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class VerifyOptions(NamedTuple):
 def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
     """Reports every problem with its file, byte and offset, and then the number of problems.
 
-    Reads each segment once, together with those of its indexes that are among the paths. The segments of a directory
-    must follow each other without a gap.
+    Reads each segment once, together with its indexes, if their paths are given. The segments of a directory must
+    follow each other without a gap.
     """
     given = list(paths)
     compacted = CompactedLogs(report)

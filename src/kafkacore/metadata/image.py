@@ -69,8 +69,8 @@ class Transaction(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """A metadata image. `offset` and `epoch` are those of its last record, and `timestamp_ms` is that of the last
-    record's batch.
+    """A metadata image. `offset` and `epoch` come from its last record, and `timestamp_ms` from the batch of this
+    record.
     """
 
     offset: int = -1

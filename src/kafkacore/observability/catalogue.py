@@ -1,6 +1,6 @@
 """The table of all metrics: the name of the MBean, its kind, its unit and its meaning.
 
-Names are those of Apache Kafka 3.9 or 4.3. Names in the groups `kafkacore.*` are kafkacore's own. The names in the
+The names come from Apache Kafka 3.9 or 4.3. Names in the groups `kafkacore.*` are kafkacore's own. The names in the
 Prometheus exposition follow the JMX exporter's published examples for Kafka (`prometheus_name`).
 """
 

@@ -12,8 +12,8 @@ from kafkacore._fast.base.errors import KafkaError, ProtocolError, UnsupportedVe
 
 __all__ = ["ErrorCode", "KafkaError", "ProtocolError", "UnsupportedVersionError", "error_for", "exception_for"]
 
-# Number, name, whether the error is retriable, and the message for cases without a better one. The codes are those of
-# Apache Kafka 4.3.
+# Number, name, whether the error is retriable, and the message for cases without a better one. The codes are the same
+# as in Apache Kafka 4.3.
 _TABLE: Final = (
     (-1, "UNKNOWN_SERVER_ERROR", False, "an unexpected error occurred on the server"),
     (0, "NONE", False, "no error"),

@@ -23,7 +23,7 @@ class MetadataVersion(NamedTuple):
 
     level: int
     name: str  # such as "4.0-IV1"
-    # Whether records differ from those of the previous level, so that a downgrade below this level loses metadata.
+    # Whether this level has other records than the previous level, so that a downgrade below this level loses metadata.
     changes_records: bool
 
     @property

@@ -231,7 +231,7 @@ class BrokerServer:
         return plane
 
     def _urgent_apis(self) -> Iterable[int]:
-        """Returns the APIs whose requests overtake those of clients."""
+        """Returns the APIs whose requests overtake the requests of clients."""
         return ()
 
     def intercept(self, around: Callable[[Answer], Answer] | None, gate: GatePolicy | None = None) -> None:
@@ -257,7 +257,7 @@ class BrokerServer:
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Applies settings that changed at run time. The settings of logs arrive with those of the topics instead."""
+        """Applies settings that changed at run time. The settings of logs arrive with the settings of topics instead."""
         for plane in self.planes:
             plane.set_limits(limits_from(config))
         self.quotas.take(config)

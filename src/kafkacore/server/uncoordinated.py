@@ -1,6 +1,6 @@
-"""Partitions that this node cannot coordinate: those of `__transaction_state` and `__share_group_state`, and those of
-`__consumer_offsets` that hold groups of new kinds (KIP-848, KIP-932, KIP-1071). If this broker becomes the leader of
-such a partition, the transactions or groups in it stop working, and the node logs that."""
+"""Partitions that this node cannot coordinate: all partitions of `__transaction_state` and `__share_group_state`, and
+each partition of `__consumer_offsets` that contains groups of new kinds (KIP-848, KIP-932, KIP-1071). If this broker
+becomes the leader of such a partition, the transactions or groups in it stop working, and the node logs that."""
 
 from __future__ import annotations
 

@@ -275,8 +275,9 @@ class WholeNodesRun:
 
 
 class ClusterRun(WholeNodesRun):
-    """A run of a cluster in KRaft mode. `steps` is the number of faults. The other arguments are those of
-    SimulatedCluster."""
+    """A run of a cluster in KRaft mode. `steps` is the number of faults. The other arguments are the same as for
+    SimulatedCluster.
+    """
 
     _watcher: Watcher
 

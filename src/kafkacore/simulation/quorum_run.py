@@ -15,7 +15,7 @@ PEACE_STEP_MS: Final = 500
 
 
 class QuorumRun:
-    """A run of a quorum. `steps` is the number of faults. `voters` and `observers` are those of QuorumWorld."""
+    """A run of a quorum. `steps` is the number of faults. `voters` and `observers` are the same as for QuorumWorld."""
 
     def __init__(self, seed: int, steps: int, voters: int = 3, observers: int = 1) -> None:
         self.judge = Judge(progress=("leader", "commit", "everybody"), progress_ms=120_000)

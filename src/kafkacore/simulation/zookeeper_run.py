@@ -30,7 +30,8 @@ class ZooKeeperRun(WholeNodesRun):
 
     def __init__(self, seed: int, steps: int, brokers: int, servers: int) -> None:
         # If a leader restarts while no controller is active, the next controller finds it alive and keeps its epoch, as
-        # with Apache Kafka. Then the leader's high watermark is that of its last checkpoint until its followers fetch.
+        # in Apache Kafka. Then the leader's high watermark has the value from its last checkpoint until its followers
+        # fetch.
         super().__init__(seed, steps, brokers, EXPECTED, unpromised=(LatestCoversAcknowledged,))
         self.cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, servers=servers, configs=self._choose(CONFIGS))
         self._watcher = ZooKeeperWatcher(self.cluster, self.judge, OFFSETS_PARTITIONS)

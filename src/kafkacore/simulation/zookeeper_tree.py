@@ -73,7 +73,7 @@ class Node:
 
 
 class Tree:
-    """The tree of znodes. `zxid` is that of the last write, whether it took effect or was refused."""
+    """The tree of znodes. `zxid` is the zxid of the last write, whether it took effect or was refused."""
 
     def __init__(self) -> None:
         self.zxid = 0

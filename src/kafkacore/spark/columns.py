@@ -1,5 +1,6 @@
-"""The columns of a Kafka record in Spark: the schema, which is that of Spark's Kafka connector; the choice of columns
-in a query; and Arrow batches with the chosen columns."""
+"""The columns of a Kafka record in Spark: the schema, which is the same as in Spark's Kafka connector; the choice of
+columns in a query; and Arrow batches with the chosen columns.
+"""
 
 from collections.abc import Collection
 from typing import Final

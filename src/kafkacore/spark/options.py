@@ -1,5 +1,5 @@
-"""Options of the data source `kafkacore`. They are the same as those of Spark's Kafka connector. They are checked
-before any connection is made.
+"""Options of the data source `kafkacore`. They are the same as in Spark's Kafka connector. They are checked before any
+connection is made.
 
 Names are not case-sensitive, because Spark does not preserve their case. An invalid value raises an error that names
 the option and the allowed values. Because the connector accepts unknown options, an unknown option causes only a

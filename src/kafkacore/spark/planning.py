@@ -47,7 +47,7 @@ class Cluster:
         """Returns the position of each partition at `bound`, and whether any position is the current end of a log.
 
         :raises OptionError: the bound lacks a partition, names a partition that the query does not read, or has a
-        timestamp that is later than that of every record
+        timestamp that is later than the timestamps of all records
         """
         if bound.kind in {"earliest", "latest"}:
             return self.at(partitions, EARLIEST if bound.kind == "earliest" else LATEST), bound.kind == "latest"

@@ -67,7 +67,7 @@ class RangeReading:
 
 
 def lost_records(ranges: Iterable[Range], lost: ClientError) -> str:
-    """Names the ranges that an error concerns: those of its partition, or all if it concerns the whole topic."""
+    """Names the ranges that an error concerns: the ranges of its partition, or all if it concerns the whole topic."""
     partition = getattr(lost, "partition", None)
     concerned = (one for one in ranges if partition is None or one.partition == partition)
     named = ", ".join(f"{one.topic}-{one.partition} from offset {one.start} to {one.end}" for one in concerned)

@@ -21,7 +21,7 @@ PARTIAL: Final = ".part"
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CLUSTER_METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
-# Directories that may exist beside those of partitions.
+# Directories that may exist beside the directories of partitions.
 NO_LOGS: Final = frozenset({"lost+found", "remote-log-index-cache"})
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"

@@ -24,7 +24,7 @@ class BrokerClock:
     A running clock is the real clock plus the time that the test has added. A frozen clock moves only when the test
     moves it. The quorum and the sessions of brokers use this clock too. No heartbeat can arrive during skipped time, so
     a controller does not count this time and does not fence a broker because of it. The event loops' own timers, such
-    as that of asyncio.sleep, run in real time.
+    as the timer of asyncio.sleep, run in real time.
     """
 
     def __init__(self, *, frozen: bool, start_ms: int) -> None:

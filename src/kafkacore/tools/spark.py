@@ -1,5 +1,6 @@
-"""`kafkacore spark PIPELINE`: runs a predefined pipeline over a cluster's files, on a local Spark or on that of
-spark-submit."""
+"""`kafkacore spark PIPELINE`: runs a predefined pipeline over a cluster's files, on a local Spark or on the one that
+spark-submit starts.
+"""
 
 from __future__ import annotations
 

@@ -358,8 +358,9 @@ def _synced(reader: Reader, chroot: str) -> Result:
 
 
 def _results(reader: Reader, chroot: str) -> Result:
-    """Decodes the result of a multi. Its code is that of the operation that caused the failure. The controller's most
-    frequent requests are multis with many SetData, so these results are decoded inline, without a function call."""
+    """Decodes the result of a multi. The result's code comes from the operation that caused the failure. The
+    controller's most frequent requests are multis with many SetData, so these results are decoded inline, without a
+    function call."""
     results: list[Result] = []
     frame, code, new = reader.frame, Code.OK, tuple.__new__
     while True:

@@ -188,8 +188,8 @@ class Sync(NamedTuple):
 class Multi(NamedTuple):
     """Executes several operations atomically. Result: a list with a `Result` for each operation.
 
-    The code of a failed multi is that of its first failed operation. The list then contains OK for the operations
-    before the failed operation, and RUNTIME_INCONSISTENCY for those after it. Instead of the list, the value is None if
+    A failed multi has the code of its first failed operation. The list then contains OK for the operations before the
+    failed operation, and RUNTIME_INCONSISTENCY for the operations after it. Instead of the list, the value is None if
     the server did not process the operations.
     """
 

@@ -2,8 +2,8 @@
 
 The client (the driver of the session) reports events (`link_made`, `received`, `link_lost`, `time_passed`) to the
 session, and executes the effects that the session returns, in order. A link is one connection to one server. Times are
-in milliseconds of any monotonic clock. The states and their transitions are those of the controller redesign ("use
-vanilla ZooKeeper client for better client state management").
+in milliseconds of any monotonic clock. The states and their transitions come from the controller redesign ("use vanilla
+ZooKeeper client for better client state management").
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _TRANSITIONS: Final = {
 
 
 class ClientSettings(NamedTuple):
-    """The settings of a client, in milliseconds and bytes. The defaults are those of a broker of Apache Kafka 3.9."""
+    """The settings of a client, in milliseconds and bytes. The defaults are the same as for a broker of Apache Kafka
+    3.9.
+    """
 
     session_timeout_ms: int = 18_000
     max_request_bytes: int = 1_000_000  # a server accepts 1,048,575 (jute.maxbuffer)

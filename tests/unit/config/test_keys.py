@@ -105,7 +105,7 @@ def test_keys_types_and_defaults_equal_those_of_apache_kafka(release, broker, to
         scope, name, *fields = line.split("\t")
         theirs[scope][name] = fields
     other = "4.3" if release.startswith("3.9") else "3.9"
-    # The set of keys that can change at run time is that of 4.3, the release that we implement.
+    # The set of keys that can change at run time is the same as in 4.3, the release that we implement.
     if release.startswith("4.3"):
         ours = {key.name: [key.mode] for key in broker if key.dynamic and key.generation in {"4.3", "both"}}
         assert ours == theirs["mode"]

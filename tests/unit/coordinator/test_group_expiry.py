@@ -197,7 +197,7 @@ def test_nothing_expires_while_many_appends_are_open(monkeypatch: pytest.MonkeyP
     assert len(log.open) == 2
     log.commit()
     log.wait(1_000)
-    assert len(log.open) == 2  # one of the two unfinished appends is that of the expiry
+    assert len(log.open) == 2  # one of the two unfinished appends comes from the expiry
 
 
 def test_offsets_of_a_deleted_topic_go_with_it() -> None:

@@ -164,7 +164,7 @@ def test_truncation_among_appends_leaves_a_log_without_gaps(tmp_path: Path) -> N
 
     def read() -> None:
         read = handle.read(max(handle.end_offset - 40, 0), 2000)
-        # The error is never that of a failed disk. If a file was truncated, or deleted by a restart of the log, the
+        # The error never says that a disk has failed. If a file was truncated, or deleted by a restart of the log, the
         # reader tries again.
         assert read.error in (0, OFFSET_OUT_OF_RANGE)
 

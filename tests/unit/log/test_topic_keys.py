@@ -42,8 +42,9 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def log(tmp_path: Path, clock: ManualClock) -> Iterator[Make]:
-    """Makes a log. `log(compression_type="gzip")` sets the key for the topic. If the name is that of a broker key, sets
-    it for the broker."""
+    """Makes a log. `log(compression_type="gzip")` sets the key for the topic. If the name is a broker's key, sets it
+    for the broker.
+    """
     directory = LogDirectory(Environment(clock), str(tmp_path))
     made: list[PartitionHandle] = []
 

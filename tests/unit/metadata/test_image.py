@@ -251,7 +251,7 @@ def test_snapshot_rebuilds_the_same_image() -> None:
 
 
 def test_snapshot_drops_eligible_replicas_while_the_feature_is_off() -> None:
-    """The feature is that of eligible leader replicas (KIP-966)."""
+    """The feature is eligible leader replicas (KIP-966)."""
     off = replay(everything(), FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0))
     assert off.partition(off.topic("a.b"), 0).elr == (3,)
     again = image_of(records_of(off), off.offset, 1, 0)

@@ -1,9 +1,9 @@
 """Places new replicas in stripes over racks and brokers, as Kafka's StripedReplicaPlacer does.
 
-The first replica of each partition is in the rack after that of the previous partition's first replica. Each time when
-a rack's turn comes, it uses its next broker. When each unfenced broker has had one first replica, the brokers are
-shuffled again. The other replicas of a partition come from the racks in turn. A fenced broker never gets the first
-replica.
+The first replica of each partition is in the rack that follows the rack of the previous partition's first replica. Each
+time when a rack's turn comes, the next broker of the rack gets the replica. When each unfenced broker has had one first
+replica, the brokers are shuffled again. The other replicas of a partition come from the racks in turn. A fenced broker
+never gets the first replica.
 """
 
 from __future__ import annotations

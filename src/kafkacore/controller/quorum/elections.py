@@ -38,7 +38,7 @@ class LeaderElection:
         self._records: list[Record] = []
         self._made = 0  # how many log records were made; a run (many records in columns) counts as all its records
         self._decided: set[int] = set()  # image rows of the partitions that `_in_columns` has decided
-        self._elected: set[int] = set()  # those of `_decided` whose leader changes
+        self._elected: set[int] = set()  # the rows in `_decided` whose leader changes
 
     def decide(self, request: Any) -> Work[Decision]:
         """Holds the elections. Raises INVALID_REQUEST for an unknown election type, POLICY_VIOLATION if the request

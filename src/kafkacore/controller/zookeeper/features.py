@@ -53,7 +53,7 @@ class UpdateFeatures(Request):
     def _problem(
         self, controller: ZooKeeperController, update: Any, upgrade_type: int, existing: int | None
     ) -> str | None:
-        """Returns the reason to refuse one update, or None. The order of the checks is that of Apache Kafka 3.9."""
+        """Returns the reason to refuse one update, or None. The checks have the same order as in Apache Kafka 3.9."""
         level = update.max_version_level
         if not update.feature:
             return "Feature name can not be empty."

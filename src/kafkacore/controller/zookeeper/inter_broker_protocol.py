@@ -1,6 +1,6 @@
 """`inter.broker.protocol.version`: decides which features the brokers use among themselves during a rolling upgrade.
 
-The names of the versions and their order are those of Apache Kafka 3.9 (`MetadataVersion`).
+The names of the versions and their order are the same as in Apache Kafka 3.9 (`MetadataVersion`).
 """
 
 from __future__ import annotations

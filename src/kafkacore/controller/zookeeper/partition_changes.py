@@ -163,8 +163,9 @@ def _choose(
 async def _topics_that_allow_unclean(
     controller: ZooKeeperController, rows: Collection[int], election: Election, *, unclean: bool
 ) -> Collection[str]:
-    """Considers only topics with a partition whose ISR has no live member. Returns those of them whose settings allow
-    unclean elections, or all of them if `unclean` is true."""
+    """Considers only topics with a partition whose ISR has no live member. Returns such a topic if its settings allow
+    unclean elections, or if `unclean` is true.
+    """
     if election is not elections.MAY_BE_UNCLEAN:
         return ()
     context = controller.context

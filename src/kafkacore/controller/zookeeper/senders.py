@@ -28,7 +28,7 @@ class _Queued(NamedTuple):
 
 
 class Sender:
-    """Sends one request at a time, in order. Times are those of the event loop's clock."""
+    """Sends one request at a time, in order. Times come from the event loop's clock."""
 
     def __init__(
         self,

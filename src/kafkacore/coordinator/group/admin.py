@@ -89,7 +89,7 @@ def _described_member(member: Member, protocol_name: str | None) -> DescribeGrou
 
 
 def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
-    """Deletes those of the groups that are empty, in one append. The result is a list of DeletableGroupResult."""
+    """Deletes each group that is empty, all in one append. The result is a list of DeletableGroupResult."""
     shown = DeleteGroupsResponse.DeletableGroupResult
     results: list[Any] = []
     ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []

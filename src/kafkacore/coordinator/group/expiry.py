@@ -119,8 +119,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
-    """Returns those of the topics and partitions whose offsets have expired. Returns None if neither the group nor any
-    of its offsets can expire in the group's current state."""
+    """Returns the topics and partitions in `asked` whose offsets have expired. Returns None if neither the group nor
+    any of its offsets can expire in the group's current state."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []
@@ -211,8 +211,9 @@ def begin_deletion(core: Core, group: ClassicGroup) -> None:
 
 
 def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
-    """Removes the offsets of deleted topics, including offsets that are being committed and those of open
-    transactions."""
+    """Removes the offsets of deleted topics, including offsets in commits that are still in progress and in open
+    transactions.
+    """
     for group_id in sorted(core.outbox.group_ids() | core.offsets.group_ids()):
         held = core.offsets.of(group_id)
         pending = set(core.offsets.open_of(group_id)) | core.outbox.open_offsets(group_id)

@@ -95,7 +95,7 @@ class Outbox:
     # --- results of appends ---
 
     def committed(self, token: int, base_offset: int) -> None:
-        """Applies a committed append. Raises ValueError if the token is not that of the oldest open append."""
+        """Applies a committed append. Raises ValueError if the token does not belong to the oldest open append."""
         oldest = next(iter(self._open), None)
         if oldest != token:
             raise ValueError(f"append {token} is not the oldest open append, which is {oldest}")

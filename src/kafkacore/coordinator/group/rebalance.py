@@ -1,7 +1,7 @@
 """A group's rebalance: the group prepares the rebalance, the members join, and the leader assigns. Each step has a
 deadline.
 
-The rules are those of the classic part of Apache Kafka's GroupMetadataManager. This module answers only parked
+The rules are the same as in the classic part of Apache Kafka's GroupMetadataManager. This module answers only parked
 requests (those that wait for other members). Its callers answer the request that is being handled.
 """
 

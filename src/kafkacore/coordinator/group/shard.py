@@ -71,9 +71,9 @@ class GroupShard:
         """Applies a record of the partition while the shard is being loaded. Call this in the order of the log, and not
         for records that this shard has appended itself.
 
-        `offset` is the offset of the record. `producer_id` is that of the batch if the batch is transactional, else -1.
-        This node does not run groups of the new kinds. The shard only notes which of them exist, so that requests for
-        them get Kafka's errors. A record that cannot be read changes nothing and raises ProtocolError,
+        `offset` is the offset of the record. `producer_id` is the batch's producer id if the batch is transactional,
+        else -1. This node does not run groups of the new kinds. The shard only notes which of them exist, so that
+        requests for them get Kafka's errors. A record that cannot be read changes nothing and raises ProtocolError,
         UnsupportedVersionError or InvalidRecordError. The owner then logs the record's offset and continues.
         """
         replay.replay(self._core, key, value, offset, producer_id)

@@ -1,7 +1,7 @@
 """The commands of the metadata shell: cat, cd, exit, find, help, history, ls, man, pwd, tree.
 
-Their output is that of Apache Kafka's metadata shell. With JSON output, each line is an object: a path alone, a path
-with its children, or a path with its content.
+Their output is the same as in Apache Kafka's metadata shell. With JSON output, each line is an object: a path alone, a
+path with its children, or a path with its content.
 """
 
 from __future__ import annotations

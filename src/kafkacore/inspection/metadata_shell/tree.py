@@ -1,6 +1,6 @@
 """The tree over a metadata image: `/image/topics/byName/NAME/PARTITION` and the like.
 
-Names, order and text are those of Apache Kafka 4.3's metadata shell, with one difference. For a snapshot, Kafka's
+Names, order and text are the same as in Apache Kafka 4.3's metadata shell, with one difference. For a snapshot, Kafka's
 `provenance` shows the position of the last record in the file. This tree shows the snapshot's end offset and epoch
 instead.
 """

@@ -67,8 +67,9 @@ def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRe
 
 
 class _Description:
-    """Makes the response to one request. Thousands of topics share all entries except those of their own settings, so
-    each inherited entry is created once."""
+    """Makes the response to one request. Thousands of topics share all entries except the entries for their own
+    settings, so each inherited entry is created once.
+    """
 
     def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:
         self._context = context

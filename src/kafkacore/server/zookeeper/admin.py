@@ -1,9 +1,9 @@
 """Changes of topics, partitions and settings that clients request in ZooKeeper mode.
 
-The rules and the placement of replicas are those of KRaft mode: the same code makes the decisions, from the image that
-clients see. The decisions are written to znodes instead of a log, and the controller notices them through its watches.
-Topics are changed by the node of the active controller; any node can change settings (KafkaApis and ZkAdminManager of
-Apache Kafka 3.9).
+The rules and the placement of replicas are the same as in KRaft mode: the same code makes the decisions, from the image
+that clients see. The decisions are written to znodes instead of a log, and the controller notices them through its
+watches. Topics are changed by the node of the active controller; any node can change settings (KafkaApis and
+ZkAdminManager of Apache Kafka 3.9).
 """
 
 from __future__ import annotations

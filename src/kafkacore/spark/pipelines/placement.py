@@ -81,8 +81,9 @@ def reassignment_json(changed: Sequence[Partition]) -> dict[str, Any]:
 
 
 def load(before: Sequence[Partition], after: Sequence[Partition], brokers: Collection[int]) -> Load:
-    """Returns the load of the cluster after the partitions in `after` have replaced those of the same name in
-    `before`."""
+    """Returns the load of the cluster after each partition in `after` has replaced the partition of the same name in
+    `before`.
+    """
     replaced = {(one.topic, one.number): one for one in after}
     held = dict.fromkeys(brokers, 0)
     rates = dict.fromkeys(brokers, 0.0)

@@ -87,7 +87,7 @@ def plan_directories(
     spark: SparkSession, paths: Iterable[str], *, drained: Collection[int] = (), hours: float = RATE_HOURS
 ) -> tuple[list[Partition], list[Partition], dict[int, str | None]]:
     """Makes a plan for the cluster to which these log directories belong. Together they must contain the metadata log
-    and a replica of each partition. Rates are those of the last `hours`.
+    and a replica of each partition. Rates are averages over the last `hours`.
 
     Returns all partitions in their current state, the changed partitions, and the rack of each broker.
 

@@ -26,7 +26,7 @@ _LINE: Final = r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\].*?(\{.*\})"
 
 # The suffix of a rotated file: `kafka-request.log.1` in kafkacore, `kafka-request.log.2026-11-23-04` in Apache Kafka.
 _ROTATION: Final = r"\.\d[\d-]*$"
-# The APIs of controllers and of their quorum, which KIP-291 separates from those of clients. The report recognises
+# The APIs of controllers and of their quorum, which KIP-291 separates from the APIs of clients. The report recognises
 # control requests by their API, so it also works for a broker that serves all requests on one listener.
 CONTROL_APIS: Final = (
     "LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA", "CONTROLLED_SHUTDOWN", "VOTE", "BEGIN_QUORUM_EPOCH",

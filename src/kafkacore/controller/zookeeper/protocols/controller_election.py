@@ -91,10 +91,11 @@ class ControllerChange(Identity):
 
 
 class Pause:
-    """The time for which a broker is no candidate, after it has given up because it failed as the controller. Each
+    """The time for which a broker is not a candidate, after it has resigned because it failed as the controller. Each
     failure doubles the time. Without a pause, a broker that always fails would be elected again and again, and would
-    load the whole cluster's state each time. Other brokers are candidates meanwhile. The times `now_s` are those of the
-    event loop's clock."""
+    load the whole cluster's state each time. Other brokers are candidates meanwhile. `now_s` comes from the event
+    loop's clock.
+    """
 
     def __init__(self) -> None:
         self._failures = 0

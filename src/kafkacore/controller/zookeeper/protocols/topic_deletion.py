@@ -126,7 +126,7 @@ async def fail(controller: ZooKeeperController, replicas: Iterable[Replica]) -> 
 
 
 def halt(controller: ZooKeeperController, topics: Iterable[str], reason: str) -> None:
-    """Marks those of the topics that are queued for deletion as ineligible."""
+    """Marks each topic that is queued for deletion as ineligible."""
     context = controller.context
     halted = context.topics_to_delete.intersection(topics)
     if halted:

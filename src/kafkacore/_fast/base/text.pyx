@@ -1,4 +1,4 @@
-"""Writes numbers and characters to a Writer. text.pxd has the contract."""
+"""Writes numbers and characters to a `Writer`. text.pxd has the contract."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

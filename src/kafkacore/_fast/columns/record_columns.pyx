@@ -68,7 +68,7 @@ cdef class Fed:
 
 
 cdef int scan(Fed fed, int64_t *next_offset) noexcept nogil:
-    """Finds the whole batches. Returns BATCH_OK, or the BatchStatus of a bad batch. In that case `fed.size` is the
+    """Finds the whole batches. Returns BATCH_OK, or the `BatchStatus` of a bad batch. In that case `fed.size` is the
     position of the bad batch."""
     cdef BatchHeader header
     cdef size_t available = fed.size
@@ -195,7 +195,7 @@ cdef class RecordColumns:
         raise CorruptBatchError(f"{place}: {REASONS[status]}")
 
     cdef int decode(self, Fed fed) noexcept nogil:
-        """Decodes batches into rows. Returns DECODE_FULL, DECODE_DRY or a BatchStatus below zero."""
+        """Decodes batches into rows. Returns DECODE_FULL, DECODE_DRY or a `BatchStatus` below zero."""
         cdef int status
         while True:
             if self.left == NO_BATCH:
@@ -207,7 +207,7 @@ cdef class RecordColumns:
                 return status
 
     cdef int open_next(self, Fed fed) noexcept nogil:
-        """Opens the next batch that has wanted records. Returns 1, DECODE_DRY, or a BatchStatus below zero."""
+        """Opens the next batch that has wanted records. Returns 1, DECODE_DRY, or a `BatchStatus` below zero."""
         cdef const uint8_t *data
         cdef int status
         while fed.at < fed.size:

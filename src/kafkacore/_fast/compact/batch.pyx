@@ -405,7 +405,7 @@ cdef bint is_end(const Compactor *compactor, const BatchHeader *header) noexcept
 # --- messages of magic 0 and 1, which compaction converts to magic 2 ---
 
 cdef int append_old(Compactor *compactor, OldMessages *messages, BatchBuilder *builder) noexcept nogil:
-    """Appends the kept messages. Returns a BatchStatus or BATCH_NEEDS_HORIZON."""
+    """Appends the kept messages. Returns a `BatchStatus` or BATCH_NEEDS_HORIZON."""
     cdef OldMessage message
     cdef int status = BATCH_OK
     while status == BATCH_OK and old_messages_more(messages):

@@ -547,7 +547,7 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
 # --- Python interface ---
 
 def api(HotState hot not None) -> HotApi:
-    """Returns the HotApi of Fetch."""
+    """Returns the `HotApi` of Fetch."""
     return hot_api(serve_fetch, &hot.state, hot)
 
 

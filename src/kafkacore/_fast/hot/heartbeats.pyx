@@ -69,7 +69,7 @@ cdef void identify(Identity *who, const Slice *group, int32_t generation_id, con
 
 
 cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **found) noexcept nogil:
-    """Returns the Beat of a member, or NULL if no published group has this member, generation and instance id. Call
+    """Returns the `Beat` of a member, or NULL if no published group has this member, generation and instance id. Call
     this with the lock held."""
     cdef StableGroup *stable = groups.chains[who.group_hash % CHAINS]
     cdef uint32_t at
@@ -258,11 +258,11 @@ cdef class PublishedGroups:
         mutex_destroy(&self.groups.lock)
 
     def api(self) -> HotApi:
-        """Returns the HotApi of Heartbeat, for a plane of the same environment."""
+        """Returns the `HotApi` of Heartbeat, for a plane of the same environment."""
         return hot_api(serve_heartbeat, &self.groups, self)
 
     def sync_group_api(self) -> HotApi:
-        """Returns the HotApi of SyncGroup, for a plane of the same environment."""
+        """Returns the `HotApi` of SyncGroup, for a plane of the same environment."""
         return hot_api(serve_sync_group, &self.groups, self)
 
     def publish(

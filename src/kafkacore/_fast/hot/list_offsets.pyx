@@ -195,5 +195,5 @@ cdef void fill_offset(const Partition *p, const Asker *asker, int64_t timestamp,
 
 
 def api(HotState hot not None) -> HotApi:
-    """Returns the HotApi of ListOffsets."""
+    """Returns the `HotApi` of ListOffsets."""
     return hot_api(serve_list_offsets, &hot.state, hot)

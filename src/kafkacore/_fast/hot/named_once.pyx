@@ -1,5 +1,6 @@
-"""Records which partitions a request has contained so far, in a hash table with open addressing. The key is the address
-of the partition in memory, which clients cannot choose."""
+"""Records which partitions a request has contained so far, in a hash table with open addressing. The key is the
+partition's address in memory, which clients cannot choose.
+"""
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 

@@ -519,7 +519,7 @@ cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
 # --- Python interface ---
 
 def api(HotState hot not None) -> HotApi:
-    """Returns the HotApi of Produce."""
+    """Returns the `HotApi` of Produce."""
     return hot_api(serve_produce, &hot.state, hot)
 
 

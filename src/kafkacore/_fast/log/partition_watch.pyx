@@ -31,19 +31,19 @@ cdef int32_t live_watches = 0    # atomic
 # The wait of one request for one partition. `parked` is reference-counted; releasing the last reference frees the
 # Watch.
 ctypedef struct Watch:
-    Parked parked                # must be the first field, so that its address is the address of the Watch
+    Parked parked                # must be the first field, so that its address is the address of the `Watch`
     Waiter waiter
     Partition *partition         # holds a reference
     Post *post
     Watch *next                  # the next one in the list `woken` of its Post
     bint woken
 
-# The part of a PartitionWatch that must exist until the last pending wake-up is released.
+# The part of a `PartitionWatch` that must exist until the last pending wake-up is released.
 ctypedef struct Post:
     Inbox inbox
     Watch *woken                 # woken and not taken yet, oldest first; holds a reference to each
     Watch *last_woken
-    int32_t refs                 # atomic; the PartitionWatch and each Watch hold a reference
+    int32_t refs                 # atomic; the `PartitionWatch` and each `Watch` hold a reference
 
 
 cdef void post_release(Post *post) noexcept nogil:
@@ -82,7 +82,7 @@ cdef class PartitionWatch:
     cdef Post *post
     cdef Environment environment  # kept alive because the inbox belongs to it
     cdef dict armed              # maps each token to the addresses of its Watches
-    cdef dict tokens             # maps the address of a Watch to its token
+    cdef dict tokens             # maps the address of a `Watch` to its token
     # The directories of all partitions armed so far, because a native reference does not keep the Python objects alive.
     cdef set directories
 
@@ -187,7 +187,7 @@ cdef class PartitionWatch:
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
-            # The release of the Watch may release the last reference to a partition. Then the partition's files are
+            # The release of the `Watch` may release the last reference to a partition. Then the partition's files are
             # closed under the lock of their disk.
             with nogil:
                 park_release(&watch.parked)

@@ -134,7 +134,7 @@ cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept
     mutex_lock(&change.changes.lock)
     p = <Partition *> change.log
     if p != NULL:
-        # Before this thread has the partition's lock, the partition may dismiss the Change and release its reference.
+        # Before this thread has the partition's lock, the partition may dismiss the `Change` and release its reference.
         add32(&p.refs, 1)
     if for_good:
         change.has_left = True
@@ -156,7 +156,7 @@ cdef void take_mark(Change *change) noexcept nogil:
         return
     list_remove(&change.changes.marked, &change.in_marked)
     change.changes.ready_count -= change.state == CHANGE_READY
-    # A thread that changes the partition, under the partition's lock, ignores a Change that is already marked. The
+    # A thread that changes the partition, under the partition's lock, ignores a `Change` that is already marked. The
     # reader takes the partition's lock next, when it reads the partition, and so sees that change.
     swap32(&change.state, CHANGE_NONE)
 
@@ -164,7 +164,8 @@ cdef void take_mark(Change *change) noexcept nogil:
 # --- the partition; call with its lock held ---
 
 cdef bint stop_watching(Partition *p, Change *change, bint marks) noexcept nogil:
-    """Ends the watch. If this returns True, the Change's reference to the partition now belongs to the caller."""
+    """Ends the watch. If this returns True, the reference of the `Change` to the partition now belongs to the caller.
+    """
     cdef bint watched
     mutex_lock(&change.changes.lock)
     watched = change.log == &p.log
@@ -241,13 +242,13 @@ cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil
 
 
 cdef bint mark(Change *change, int32_t state, WakeList *wakes) noexcept nogil:
-    """Marks a Change. Returns False if a Fetch must be woken but the list of wake-ups is full."""
+    """Marks a `Change`. Returns False if a Fetch must be woken but the list of wake-ups is full."""
     cdef Changes *changes = change.changes
     cdef bint fits = True
     mutex_lock(&changes.lock)
     if change.has_left:
-        # The owner of the Change waits for the log's lock to end the watch, and then frees the Change. If it were
-        # marked now, the freed Change would stay in the list.
+        # The owner of the `Change` waits for the log's lock to end the watch, and then frees the `Change`. If it were
+        # marked now, the freed `Change` would stay in the list.
         mutex_unlock(&changes.lock)
         return True
     if state == CHANGE_READY and changes.waiting != NULL:

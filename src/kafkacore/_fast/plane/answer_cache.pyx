@@ -117,14 +117,14 @@ cdef class CachedAnswers:
         free(self.prepared.places)
 
 
-@cython.no_gc  # as for CachedAnswers
+@cython.no_gc  # as for `CachedAnswers`
 cdef class AnswerCache:
     """The published table in which the processors of a plane look for the answers of one API."""
 
     cdef Prepared *table
 
     def api(self) -> HotApi:
-        """Returns the HotApi to install in the plane."""
+        """Returns the `HotApi` to install in the plane."""
         return hot_api(serve_cached, &self.table, self)
 
     def publish(self, NativePlane plane not None, CachedAnswers answers) -> None:

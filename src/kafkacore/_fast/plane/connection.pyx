@@ -1,8 +1,8 @@
 """Creates and closes connections, starts their requests, and keeps their answers in order.
 
 A turn is one pass of a processor's event loop. In a turn, the processor serves a connection until it has served
-turn_frames requests, has received turn_bytes bytes, or has used TURN_NS of time. Then it serves the other connections.
-A request that needs more time yields by itself and continues in a later turn (hot/produce.pyx).
+`turn_frames` requests, has received `turn_bytes` bytes, or has used TURN_NS of time. Then it serves the other
+connections. A request that needs more time yields by itself and continues in a later turn (hot/produce.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t

@@ -1,4 +1,6 @@
-"""Keeps the Driven objects of a processor and decides which of them runs next. driven.pxd has the contract."""
+"""Keeps the `Driven` objects of a processor, and calls them in the order in which they became ready. driven.pxd has the
+contract.
+"""
 
 
 cdef void driven_init(DrivenList *all) noexcept nogil:

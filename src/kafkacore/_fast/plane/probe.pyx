@@ -113,5 +113,5 @@ cdef void destroy(Parked *parked) noexcept nogil:
 
 
 def api() -> HotApi:
-    """Returns the HotApi for NativePlane.install."""
+    """Returns the `HotApi` for NativePlane.install."""
     return hot_api(serve_probe, NULL, None)

@@ -1,4 +1,4 @@
-"""Creates and frees a reactor and its Link to each plane that it serves."""
+"""Creates and frees a reactor, and its `Link` to each plane that it serves."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint8_t

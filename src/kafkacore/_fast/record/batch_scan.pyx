@@ -84,7 +84,7 @@ cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
 
 
 cdef int read_header(const uint8_t *p, int64_t available, BatchHeader *header) noexcept nogil:
-    """Like parse_header, but treats a magic byte above 2 as 2."""
+    """Like `parse_header`, but treats a magic byte above 2 as 2."""
     cdef uint8_t raw[HEADER_BYTES]
     cdef int status = parse_header(p, <size_t> available, header)
     if status != BATCH_BAD_MAGIC or p[MAGIC_AT] > 0x7F or available < HEADER_BYTES:

@@ -267,7 +267,7 @@ cdef int search_old(
         return BATCH_OK
     status = open_wrapper(data, header, context, limits, &inflated, &base_offset)
     while status == BATCH_OK and at < inflated.size:
-        # This parse cannot fail, because open_wrapper has already parsed the message.
+        # This parse cannot fail, because `open_wrapper` has already parsed the message.
         parse_header(inflated.data + at, inflated.size - at, &inner)
         at += <size_t> inner.size_bytes
         offset = add64_wrapping(base_offset, inner.base_offset)

@@ -45,7 +45,7 @@ cdef class Plan:
                 self.children[i] = <PyObject *> plans[field.struct]
 
     cdef const Shape *shape(self, int version) except NULL:
-        """Returns the Shape of a version. The first call for a version compiles the Shape."""
+        """Returns the `Shape` of a version. The first call for a version compiles the `Shape`."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
             # Another thread may have compiled this version in the meantime. Shapes are compared by identity, so only

@@ -1,4 +1,4 @@
-"""Compiles message tables to Shapes. schema.pxd has the contract and explains the terms."""
+"""Compiles message tables to structs of the type `Shape`. schema.pxd has the contract and explains the terms."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc
@@ -16,7 +16,7 @@ cdef dict KINDS = {
 cdef class Layout:
 
     def __init__(self, str struct, dict offsets, int32_t size=0, object owner=None, bint sparse=False):
-        """If `sparse` is true, the Shape omits fields that the version does not have and that have no offset."""
+        """If `sparse` is true, the `Shape` omits fields that the version does not have and that have no offset."""
         self.struct = struct
         self.offsets = offsets
         self.size = size
@@ -25,7 +25,7 @@ cdef class Layout:
 
 
 cdef void *keep(size_t size) except NULL:
-    """Returns zeroed memory that is never freed, because any thread may use a Shape at any time. The number of Shapes
+    """Returns zeroed memory that is never freed, because any thread may use a `Shape` at any time. The number of Shapes
     is bounded by the tables."""
     cdef void *block = calloc(1, size if size else 1)
     if block == NULL:
@@ -163,7 +163,7 @@ def field_tag(field):
 
 
 cdef const Shape *compile_message(object message, int version, dict layouts) except NULL:
-    """Returns the Shape of `message` (tables.Message) at `version`. Raises UnsupportedVersionError, ValueError,
+    """Returns the `Shape` of `message` (tables.Message) at `version`. Raises UnsupportedVersionError, ValueError,
     MemoryError."""
     cdef Compiler compiler = Compiler(message, version, layouts)
     return compiler.shape(message.name, 1)

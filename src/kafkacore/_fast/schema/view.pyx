@@ -240,7 +240,7 @@ cdef Slice get_slice(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef void note_gap(Walk *walk, const Op *op, const Slice *slice) noexcept nogil:
-    """Notes a Gap at the position after the length that the walker writes next."""
+    """Notes a `Gap` at the position after the length that the walker writes next."""
     cdef Gaps *gaps = <Gaps *> walk.context
     if gaps.count == gaps.room:
         walk.fault = FAULT_NO_ROOM

@@ -452,7 +452,7 @@ cdef void hear_of_failure(Mail *mail) noexcept nogil:
     """Does nothing. The posted mail has already made the eventfd readable, and `offline_errno` has the reason."""
 
 
-@cython.no_gc  # a LogDirectory is part of no reference cycle, and its environment must outlive the threads
+@cython.no_gc  # a `LogDirectory` is part of no reference cycle, and its environment must outlive the threads
 cdef class LogDirectory:
     """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it is online.
 

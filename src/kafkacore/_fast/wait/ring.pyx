@@ -1,7 +1,7 @@
-"""Implements the bounded ring as Vyukov's queue, with a sequence number in each cell. A cell is filled once in each
-turn (pass around the ring). In turn t, the sequence number 2t means that the cell is free, and 2t + 1 means that it is
-full. So every capacity works, even 1. A lock guards the list of producers that wait for room. Threads take the lock
-only if the ring is full."""
+"""Implements the bounded ring as Vyukov's queue, with a sequence number in each cell. Pushes are numbered from 0. Push
+t (`turn` in the code) fills the cell t modulo the capacity. Before this push, the cell has the sequence number 2t,
+which means free, and after it 2t + 1, which means full. So every capacity works, even 1. A lock guards the list of
+producers that wait for room. Threads take the lock only if the ring is full."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free

@@ -38,7 +38,7 @@ cdef void agenda_hold(Agenda *agenda) noexcept nogil:
 cdef void agenda_release(Agenda *agenda) noexcept nogil:
     if agenda == NULL or add32(&agenda.refs, -1) != 0:
         return
-    # A Crew (the I/O threads of a log directory, wait/io.pyx) holds a reference to the agenda until each of its tasks
+    # A `Crew` (the I/O threads of a log directory, wait/io.pyx) holds a reference to the agenda until each of its tasks
     # has ended.
     debug_assert(agenda.count == 0, b"an agenda is freed while a task waits")
     free(agenda.bells)

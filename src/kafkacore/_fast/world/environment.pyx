@@ -495,7 +495,7 @@ cdef class RunningClock(ManualClock):
         return running_wall_ms(&self.time)
 
 
-# Native code uses the Environment until it is freed, so the collector must not clear its fields, even in a cycle.
+# Native code uses the `Environment` until it is freed, so the collector must not clear its fields, even in a cycle.
 @cython.no_gc_clear
 cdef class Environment:
 

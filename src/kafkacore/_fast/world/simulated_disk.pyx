@@ -63,14 +63,14 @@ cdef uint64_t below(double share) except? 0:
 
 
 cdef class DiskMount:
-    """Keeps the disk and the Mount alive for the environment of one process."""
+    """Keeps the disk and the `Mount` alive for the environment of one process."""
     cdef Mount mount
     cdef SimulatedDisk of
 
 
 @cython.no_gc
 cdef class SimulatedDisk:
-    """A disk in memory. `environment` returns the Environment through which native code uses this disk. For Python
+    """A disk in memory. `environment` returns the `Environment` through which native code uses this disk. For Python
     code, the disk itself implements the `Files` protocol.
 
     Paths are plain names, because there is no current directory. Operations raise OSError as the operating system does.

@@ -142,7 +142,7 @@ class ApacheKafka:
 
 
 class InTurns(ApacheKafka):
-    """A directory that Apache Kafka formats. Then Apache Kafka and our node take turns to run on it."""
+    """A directory that Apache Kafka formats. Then Apache Kafka and our node run on it alternately."""
 
     child = None
 

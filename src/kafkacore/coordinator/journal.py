@@ -1,9 +1,9 @@
 """Writes a coordinator's log. Collects the decisions of a shard, appends them in batches, and reports when they are
 committed.
 
-The first decision in a turn of the event loop is appended immediately. Later decisions in the same turn share a batch.
-So a single request does not wait, and under load many requests share a batch. If `linger_ms` is positive, every
-decision waits that long for others (group.coordinator.append.linger.ms).
+The first decision in an iteration of the event loop is appended immediately. Later decisions in the same iteration
+share a batch. So a single request does not wait, and under load many requests share a batch. If `linger_ms` is
+positive, every decision waits that long for others (group.coordinator.append.linger.ms).
 
 The journal appends on the event loop, as processors append the records of clients. While the log is being opened or
 rolled, a thread appends, and the decisions made in the meantime become the next batch.

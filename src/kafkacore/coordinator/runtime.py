@@ -340,8 +340,8 @@ class _Seat(Generic[S]):
         self._give(effects.answers, 0)
 
     def _give(self, answers: Sequence[tuple[Any, Any]], begin: int) -> None:
-        """Answers some waiters now, and the others in the next turns of the loop, so that other requests do not have to
-        wait."""
+        """Answers some waiters now, and the others in the next iterations of the loop, so that other requests do not
+        have to wait."""
         end = begin + ANSWERS_IN_A_TURN
         for waiter, response in answers[begin:end]:
             if not waiter.done():

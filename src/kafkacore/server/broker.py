@@ -257,7 +257,7 @@ class BrokerServer:
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Applies settings that changed at run time. The settings of logs arrive with the settings of topics instead."""
+        """Applies settings that changed at run time. The settings of logs arrive with the topics' settings instead."""
         for plane in self.planes:
             plane.set_limits(limits_from(config))
         self.quotas.take(config)
@@ -484,7 +484,7 @@ class BrokerServer:
         lifecycle = self.registrar.lifecycle
         waits_for_us = (delta is None or delta.brokers or delta.most_rows) and image.somebody_leaves
         if waits_for_us or lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
-            # The heartbeat is sent in the next turn of the loop, when the other subscribers have the image too.
+            # The heartbeat is sent in the next iteration of the loop, when the other subscribers have the image too.
             asyncio.get_running_loop().call_soon(self.registrar.nudge)
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:

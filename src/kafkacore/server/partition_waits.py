@@ -1,4 +1,4 @@
-"""Lets coroutines wait for partitions. This is the purgatory of the handler loop."""
+"""Lets coroutines wait for events in partitions. This is the purgatory of the handler loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kafkacore.runtime.slices import Slice
 
 
 class PartitionWaits:
-    """Coroutines that wait for partitions. This object and `timers`, which follows `clock`, belong to the running loop.
-    Call `close` before the loop ends."""
+    """Coroutines that wait for events in partitions. This object and `timers`, which follows `clock`, belong to the
+    running loop. Call `close` before the loop ends."""
 
     def __init__(self, clock: Clock, timers: Scheduler, environment: Environment | None = None) -> None:
         """Creates the object on the running loop. `environment` is the environment of the partitions; None stands for

@@ -41,7 +41,7 @@ class Turnstile:
             raise
 
     def _decided(self) -> None:
-        """Lets the next decision start in the next turn of the loop."""
+        """Lets the next decision start in the next iteration of the loop."""
         while self._queue:
             mine = self._queue.popleft()
             if not mine.done():

@@ -26,8 +26,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """An asyncio loop with all functions that the tasks of a node need. Work for executors runs on the machine's loop
     "work", after a delay that the seed chooses.
 
-    Native code wakes the loop with a bell: a wake-up signal that replaces an eventfd. One turn of the loop runs the
-    callbacks that are ready. If a turn uses the disk, the loop runs nothing else for the duration of the disk
+    Native code wakes the loop with a bell: a wake-up signal that replaces an eventfd. One iteration of the loop runs
+    the callbacks that are ready. If an iteration uses the disk, the loop runs nothing else for the duration of the disk
     operations.
     """
 
@@ -50,7 +50,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # --- turns ---
 
     def put(self, handle: asyncio.Handle) -> None:
-        """Makes the loop run the handle in its next turn."""
+        """Makes the loop run the handle in its next iteration."""
         if handle is self._answer:
             self._answer, self._is_listed = None, False
             self.wake()
@@ -65,8 +65,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._schedule.ready(self)
 
     def run_turn(self) -> None:
-        """Runs the callbacks that are ready now. Callbacks that these add wait for the next turn. If the machine dies
-        in this turn, the remaining callbacks do not run."""
+        """Runs the callbacks that are ready now. Callbacks that these add wait for the next iteration. If the machine
+        dies in this iteration, the remaining callbacks do not run.
+        """
         self._is_listed = False
         machine = self.machine
         if machine.is_paused or self._closed:

@@ -98,8 +98,8 @@ class Schedule:
         self._ready.clear()
 
     def step(self, until_ns: int) -> bool:
-        """Runs one turn of one loop, or advances time to the next timer. If nothing is left to do before `until_ns`,
-        sets the time to `until_ns` and returns False."""
+        """Runs one iteration of one loop, or advances time to the next timer. If nothing is left to do before
+        `until_ns`, sets the time to `until_ns` and returns False."""
         ready = self._ready
         if ready:
             # The chosen loop changes places with the last loop, so the seed also decides the order of the other loops.

@@ -37,7 +37,7 @@ class Run(Protocol):
     @property
     def events(self) -> int:
         """Returns the number of events so far. With Raft cores alone, an event is a delivered message, a timer or a
-        finished disk operation. With whole nodes, it is a turn of an event loop or a task of native code."""
+        finished disk operation. With whole nodes, it is an iteration of an event loop or a task of native code."""
 
     def run(self) -> None:
         """Performs the run. Raises Violation, or any error of the code under test."""

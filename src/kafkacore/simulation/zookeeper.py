@@ -138,7 +138,7 @@ def _keep(count: int, operation: Operation) -> bool:
 
 
 class _Pipe(asyncio.Transport):
-    """One end of a connection in memory. The other end receives the written bytes in a later turn of the loop."""
+    """One end of a connection in memory. The other end receives the written bytes in a later iteration of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

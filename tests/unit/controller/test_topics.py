@@ -54,7 +54,7 @@ def test_topic_is_committed_when_it_is_answered(run) -> None:
         assert image.topic("a").topic_id == result.topic_id
         rows = [harness.partition("a", index) for index in range(6)]
         assert all(sorted(row.replicas) == [1, 2, 3] and row.isr == row.replicas for row in rows)
-        # The brokers take turns as leaders.
+        # The brokers alternate as leaders.
         assert sorted(row.leader for row in rows[:3]) == [1, 2, 3] and all(
             row.leader == row.replicas[0] for row in rows
         )
@@ -215,7 +215,7 @@ def test_decisions_of_one_turn_share_a_sync(run) -> None:
         import asyncio
 
         await harness.brokers(1)
-        # Makes each decision take several turns of the event loop, as on a slow machine.
+        # Makes each decision take several iterations of the event loop, as on a slow machine.
         asyncio.get_running_loop().slice_clock = lambda: 0.0
         before = harness.log.flushes
         await asyncio.gather(*[create(harness, topic(f"t{n}")) for n in range(50)])

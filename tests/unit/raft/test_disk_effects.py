@@ -214,7 +214,7 @@ def test_voters_are_learned_from_the_head_of_a_snapshot() -> None:
 
 
 class Counting:
-    """A Raft listener that counts the records that it receives in each turn of the event loop."""
+    """A Raft listener that counts the records that it receives in each iteration of the event loop."""
 
     def __init__(self) -> None:
         self.turns: dict[int, int] = {}

@@ -91,7 +91,7 @@ def test_fetchers_move_a_partition_when_its_leader_changes(partitions: list[Part
 
 
 async def moved(made: Made) -> None:
-    """Runs the turns of the event loop in which partitions move between fetchers."""
+    """Runs the iterations of the event loop in which partitions move between fetchers."""
     for _ in range(10):
         await asyncio.sleep(0)
 

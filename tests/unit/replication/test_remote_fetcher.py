@@ -90,7 +90,7 @@ async def driven(path: Path) -> AsyncIterator[Driven]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Repeats turns of the event loop until the condition holds. Each turn handles answers and reports."""
+    """Repeats iterations of the event loop until the condition holds. Each iteration handles answers and reports."""
     while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
         await asyncio.sleep(0.001)
 

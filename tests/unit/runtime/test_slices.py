@@ -78,7 +78,7 @@ def test_a_turn_of_the_loop_has_one_slice_when_many_works_wait() -> None:
 
     seen = asyncio.run(run())
     assert len(seen) == 24
-    assert len(set(seen)) == 24, "two pieces of work ran in the same turn of the loop"
+    assert len(set(seen)) == 24, "two pieces of work ran in the same iteration of the loop"
 
 
 @pytest.mark.parametrize("steps", [0, 30])

@@ -138,7 +138,7 @@ def test_request_times_out_when_no_controller_answers() -> None:
 
 
 class Deciding:
-    """A stub of a controller that decides over several turns of the event loop, and then waits for a commit."""
+    """A stub of a controller that decides over several iterations of the event loop, and then waits for a commit."""
 
     def __init__(self) -> None:
         self.deciding = self.most = self.decided = 0

@@ -916,7 +916,7 @@ cdef class PartitionHandle:
 def new_partitions(LogDirectory directory not None, str topic not None, topic_id, indexes,
                    LogSettings settings not None):
     """Creates a `PartitionHandle` for each index of one topic. With one call for many partitions, an event loop can
-    create a thousand topics in one turn."""
+    create a thousand topics in one iteration."""
     cdef bytes name = topic.encode()
     cdef bytes raw = bytes(topic_id)
     cdef PartitionHandle handle

@@ -1,4 +1,4 @@
-"""Implements partition_watch.pxd: waits for partitions on an event loop."""
+"""Implements partition_watch.pxd: waits on an event loop for events in partitions."""
 
 cimport cython
 
@@ -77,8 +77,8 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
 
 @cython.no_gc  # `close` needs the members of this object, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits for partitions, each identified by a token. `environment` is the environment of the
-    partitions, by default the real one. `fileno` becomes readable when `take` has tokens to return."""
+    """Any number of waits for events in partitions. A token identifies each wait. `environment` is the environment of
+    the partitions, by default the real one. `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
     cdef Environment environment  # kept alive because the inbox belongs to it
     cdef dict armed              # maps each token to the addresses of its Watches

@@ -71,7 +71,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
     while True:
         turn = load64(&ring.tail)
         cell = &ring.cells[turn % ring.capacity]
-        # Two consecutive turns of the same cell differ by `capacity`.
+        # The numbers of two consecutive pushes into the same cell differ by `capacity`.
         ahead = load64(&cell.sequence) - 2 * turn
         if ahead == 0:
             if cas64(&ring.tail, turn, turn + 1):

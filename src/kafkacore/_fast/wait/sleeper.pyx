@@ -1,4 +1,4 @@
-"""Implements threads that wait for partitions. sleeper.pxd has the contract."""
+"""Implements threads that wait for events in partitions. sleeper.pxd has the contract."""
 
 from libc.errno cimport EINTR, errno
 from libc.stdio cimport fprintf, stderr

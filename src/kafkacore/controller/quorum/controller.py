@@ -508,7 +508,7 @@ class QuorumController:
 
     async def _decide(self, decide: Decide) -> tuple[int, Any]:
         """Makes a decision and appends its records. Returns the offset that must be committed before the response is
-        sent, and the response. Most decisions take only one turn (iteration) of the event loop."""
+        sent, and the response. Most decisions take only one iteration of the event loop."""
         self._require_active()
         epoch, began_ms = self._active_epoch, self._now_ms()
         self.counts.started += 1
@@ -529,7 +529,7 @@ class QuorumController:
             await future
 
     def _append(self, decision: Decision) -> int:
-        """Appends the records of a decision. Runs in the same turn of the event loop as the decision."""
+        """Appends the records of a decision. Runs in the same iteration of the event loop as the decision."""
         return finish_now(self._appending(decision))
 
     def _appending(self, decision: Decision) -> Work[int]:
@@ -577,7 +577,8 @@ class QuorumController:
         return self._writer
 
     def _leads(self) -> bool:
-        # The replica may already have lost the leadership: `on_following` is called one turn of the event loop later.
+        # The replica may already have lost the leadership: `on_following` is called one iteration of the event loop
+        # later.
         return self.active and self._quorum.leads(self._active_epoch)
 
     def _require_active(self) -> None:

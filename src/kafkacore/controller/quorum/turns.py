@@ -10,8 +10,8 @@ from collections import deque
 class Turns:
     """A lock for one event loop. The body of `async with` makes a decision and appends its records.
 
-    When a long decision ends, all waiting decisions run in order, in one turn of the loop, so that their appends share
-    an fsync. If one of them is also long, those after it wait again.
+    When a long decision ends, all waiting decisions run in order, in one iteration of the loop, so that their appends
+    share an fsync. If one of them is also long, the decisions after it wait again.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Turns:
                 self._called -= 1
                 if not self._called and not self.taken:
                     # This was the last woken waiter. If it was cancelled, it makes no decision and never wakes the
-                    # remaining waiters. So wake them in the loop's next turn.
+                    # remaining waiters. So wake them in the loop's next iteration.
                     asyncio.get_running_loop().call_soon(self._call)
 
     def _call(self) -> None:

@@ -1,10 +1,12 @@
 """The effects of the controller's requests on a broker in ZooKeeper mode: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-Three epochs fence these requests, as in Apache Kafka 3.9 (ReplicaManager, KafkaApis):
-- the controller epoch, against a deposed controller;
-- the broker epoch (the czxid of this broker's registration), against a request for an earlier registration (KIP-380).
-  LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so this check does not apply to them;
-- the leader epoch of each partition, against a request that arrives after a newer one.
+The broker rejects outdated requests. It recognizes them by three epochs, as in Apache Kafka 3.9 (ReplicaManager,
+KafkaApis):
+- the controller epoch: a deposed controller has sent the request;
+- the broker epoch (the czxid of this broker's registration): the request is meant for an earlier registration
+  (KIP-380). LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so this check does not
+  apply to them;
+- the leader epoch of each partition: the request arrives after a newer one.
 """
 
 from __future__ import annotations

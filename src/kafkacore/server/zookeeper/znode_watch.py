@@ -1,4 +1,4 @@
-"""Follows what a znode says. This module runs on the controllers' loop."""
+"""Reads a znode again whenever its content changes. This module runs on the controllers' loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETRY_S: Final = 1.0
 
 class ZnodeWatch:
     """Reads a znode at the start, in each new session, and after each event of the znode's watch. The reads of a
-    subclass set this watch. If the watch cannot go on, it passes the error to `on_fault`."""
+    subclass set this watch. If the `ZnodeWatch` cannot go on, it passes the error to `on_fault`."""
 
     def __init__(self, session: BrokerSession, path: str, on_fault: Callable[[BaseException], None]) -> None:
         self._session = session

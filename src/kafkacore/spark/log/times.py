@@ -1,5 +1,6 @@
-"""Skips the beginning of segments whose records are all older than a query's filter on timestamps asks for. The time
-index of a segment says where the older records end."""
+"""Skips the first records of a segment if a query's filter on timestamps excludes them, because they are too old. The
+time index of the segment says where these records end.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -20,7 +20,7 @@ from kafkacore.server.context import BrokerContext
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 NO_OFFSET: Final = -1
-BATCH: Final = 1_000  # limit of partitions that a shard handles in one turn of the loop
+BATCH: Final = 1_000  # limit of partitions that a shard handles in one iteration of the loop
 GROUPS_AT_ONCE: Final = 500
 
 AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -172,8 +172,9 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
-    """Splits the topics of a group into parts that the shard can handle in one turn each. If the request has no topics,
-    the result is one empty part, because the shard must still check whether the member belongs to the group."""
+    """Splits the topics of a group into parts that the shard can handle in one iteration of the loop each. If the
+    request has no topics, the result is one empty part, because the shard must still check whether the member belongs
+    to the group."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)

@@ -3,9 +3,9 @@ Cleaner.
 
 Each key of the log is written twice in random order, in segments of 256 MiB; values are incompressible and not
 compressed. The time covers only the compaction, from the first dirty byte to the swap of the last segment. It excludes
-the start of Python or the JVM and the load of the log. Before the measurement the JVM compacts a smaller log, so that
-it compiles the code. Both cleaners have an offset map that holds all keys. The files are in the page cache. CPU seconds
-cover all threads of the process, including the JVM's compiler and collector.
+the time in which Python or the JVM starts and the log is loaded. Before the measurement the JVM compacts a smaller log,
+so that it compiles the code. Both cleaners have an offset map that holds all keys. The files are in the page cache. CPU
+seconds cover all threads of the process, including the JVM's compiler and collector.
 """
 
 import argparse

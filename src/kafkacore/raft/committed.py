@@ -48,7 +48,7 @@ class Listener(Protocol):
 
     def on_batch(self, batch: CommittedBatch) -> None: ...
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> SnapshotLoad:
-        """Starts the load of a snapshot: all metadata up to `offset` follows, and replaces everything that came
+        """Called before the parts of a snapshot: all metadata up to `offset` follows, and replaces everything that came
         before."""
 
     def on_leading(self, epoch: int) -> None:

@@ -44,12 +44,12 @@ class LogFiles:
     def base_offsets(self) -> list[int]: ...
 
 def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
-    """Reads the topic id of each log from partition.metadata, before the load of the log. Blocking; releases the GIL
-    once for all logs. Returns False for each log whose file is missing or is not as Kafka writes it."""
+    """Reads the topic id of each log from partition.metadata, before the log is loaded. Blocking; releases the GIL once
+    for all logs. Returns False for each log whose file is missing or is not as Kafka writes it."""
 
 class LogLoad:
-    """The load of a log from its directory, before the first use of the log. `run` performs it. Unless `clean`, the
-    load checks the segments after the recovery point and rebuilds their indexes. Compaction may have left gaps below
+    """Loads a log from its directory, before the first use of the log. `run` does the work. Unless `clean`, the load
+    checks the segments after the recovery point and rebuilds their indexes. Compaction may have left gaps below
     `gaps_until`. If records below `trusted_until` are damaged, the load removes no record and fails with EUCLEAN. A
     clean log has no file open until its first use; with `at_rest`, this holds for every log."""
 

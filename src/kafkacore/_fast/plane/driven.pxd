@@ -1,6 +1,6 @@
-"""A `Driven` is a task that a processor (a thread that serves clients) performs besides, for example a connection to
-another node. The processor calls the functions of a `Driven` when its socket has events, or when other code has asked
-for a call with `driven_make_ready`.
+"""A `Driven` is a task that a processor performs in addition to its main task, which is to serve clients. An example is
+a connection to another node. The processor calls the functions of a `Driven` when its socket has events, or after other
+code has called `driven_make_ready`.
 
 Only the processor's thread may use these structs and functions. Each `Driven` is part of a larger object. The owner of
 this object first calls `driven_leave` and then frees it. It may free the object in `go_on` or while a mail (a message

@@ -1,4 +1,4 @@
-"""`Mail` and `Inbox`: messages between threads. A mail carries no text: the receiving thread calls its function
+"""`Mail` and `Inbox`: messages between threads. A mail carries no text: the receiving thread calls the mail's function
 `deliver`. An inbox has many senders and one receiver. It delivers mails in the order in which they were posted, and it
 is never full. Each `Mail` is part of a larger object, and other code bounds the number of these objects. So posting a
 mail allocates nothing and cannot fail.

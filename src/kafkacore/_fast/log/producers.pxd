@@ -89,8 +89,8 @@ cdef void producers_replicated(Producers *producers, int64_t high_watermark) noe
 # Removes the producers that were silent for producer.id.expiration.ms, except those with an open transaction. Returns
 # the number of removed producers.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
-# Copies the producers that have written a batch, and sets `count`. The caller frees the copies. Returns NULL if there
-# are none (then `count` is 0), or if memory runs out.
+# Copies the producers that have written a batch, and sets `count`. The caller frees the copies. Returns NULL with
+# `count` 0 if no producer has written, and NULL if memory runs out.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
 # Writes the bytes of a snapshot file, with the checksum. Sets `out.bad` if memory runs out.

@@ -1,12 +1,12 @@
-"""Measures how often, and how fast, random seeds find the planted bugs of the simulator.
+"""Plants bugs one at a time, and measures how often, and how fast, simulations of random seeds find each bug.
 
     nice -n 19 .venv/bin/python -m benchmarks.hunts [BUG ...] [--searches 20] [--cpu-s 60] [--misses 2] [--seed 1]
 
 Each search tries one random cluster after another, until a checker reports a violation or the search has used its CPU
 time. After `--misses` searches that found nothing, the searches for this bug end. The program prints one row of
-Markdown for each bug as soon as the figures are known. If anything but the checkers that a bug names ends a run, the
-program prints what that run found, and ends with status 1. Native bugs (`kafkacore.simulation.planted_native`) need the
-build of `ci/sanitize.sh planted`.
+Markdown for each bug as soon as the figures are known. Each bug names the checkers that may find it. If something else
+ends a run, the program prints what ended it, and exits with status 1. Native bugs
+(`kafkacore.simulation.planted_native`) need the build of `ci/sanitize.sh planted`.
 """
 
 from __future__ import annotations

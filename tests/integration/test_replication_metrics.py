@@ -1,6 +1,4 @@
-"""Each node of a cluster has a metrics page. The pages show replication and the faults of a replica, under Kafka's
-names.
-"""
+"""The metrics pages of a cluster's nodes have Kafka's metrics of replication, also while a replica fails."""
 
 import math
 

@@ -50,7 +50,7 @@ def names_in_the_jars():
     found = set()
     for jar, name in CLASSES:
         path = PEERS / f"kafka-{RELEASE}" / f"kafka-{jar}-{RELEASE}.jar"
-        need(path.exists(), "no jars of Apache Kafka: make peers")
+        need(path.exists(), "no jars of Apache Kafka: run `make peers`")
         found |= {each for each in string_literals(path, name) if NAME.fullmatch(each)}
     return found - NO_METRICS
 
@@ -106,15 +106,15 @@ NO_QUORUM_METRICS = {
     "prospective-voted",
 }  # fmt: skip
 ABSENT_OF_THE_QUORUM = {
-    r"Zk.*|MigratingZkBrokerCount": "there is no migration from ZooKeeper here: 3.9 does it",
-    r"MetadataBatch(ProcessingTimeUs|Sizes)": "a broker takes the roots of a controller beside it, not batches",
+    r"Zk.*|MigratingZkBrokerCount": "kafkacore does not migrate clusters from ZooKeeper; Apache Kafka 3.9 does",
+    r"MetadataBatch(ProcessingTimeUs|Sizes)": "a broker takes the image of a controller in the same process",
 }
 
 
 def quorum_names(name):
     release = APACHE[name]
     jars = PEERS / f"kafka-{release}"
-    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: run `make peers`")
     found = set()
     for jar, class_name, _ in QUORUM_CLASSES:
         found |= string_literals(jars / f"kafka-{jar}-{release}.jar", class_name)
@@ -133,7 +133,7 @@ NEVER_RUN = {"ControllerShutdown", "TopicUncleanLeaderElectionEnable", "UpdateMe
 
 def zookeeper_controller_names():
     path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
-    need(path.exists(), "no jars of Apache Kafka: make peers")
+    need(path.exists(), "no jars of Apache Kafka: run `make peers`")
     with zipfile.ZipFile(path) as jar:
         states = {
             name.removeprefix("kafka/controller/ControllerState$").removesuffix("$.class")
@@ -164,13 +164,13 @@ def test_metrics_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
 GAUGE_NAME = re.compile(r"[A-Z][A-Za-z]+(Count|State)")
 ABSENT_IN_ZOOKEEPER_MODE = {
     "FencedBrokerCount": "always 0, because only KRaft fences brokers",
-    "ZkMigrationState": "there is no migration from ZooKeeper here: 3.9 does it",
+    "ZkMigrationState": "kafkacore does not migrate clusters from ZooKeeper; Apache Kafka 3.9 does",
 }
 
 
 def zookeeper_gauge_names():
     path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
-    need(path.exists(), "no jars of Apache Kafka: make peers")
+    need(path.exists(), "no jars of Apache Kafka: run `make peers`")
     return {each for each in string_literals(path, "kafka.controller.KafkaController$") if GAUGE_NAME.fullmatch(each)}
 
 
@@ -200,7 +200,7 @@ ABSENT_OF_THE_SESSION = {
 @pytest.mark.parametrize(("type_", "pattern", "classes"), ZOOKEEPER_CLASSES)
 def test_metrics_of_connections_in_zookeeper_mode_are_those_of_its_release(type_, pattern, classes):
     path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
-    need(path.exists(), "no jars of Apache Kafka: make peers")
+    need(path.exists(), "no jars of Apache Kafka: run `make peers`")
     literals = {each for name in classes for each in string_literals(path, name) if re.fullmatch(pattern, each)}
     events = {each for each in literals if not re.search(r"Size|Ms|State", each)}
     theirs = literals - events | {f"ZooKeeper{each}PerSec" for each in events}
@@ -241,7 +241,7 @@ REPLICA_NAME = re.compile(r"[A-Z][A-Za-z]*(Count|Lag|Isr|Replicated|Partitions|P
 def replica_names(name, class_name):
     release = APACHE[name]
     jars = PEERS / f"kafka-{release}"
-    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: run `make peers`")
     found = set()
     for each in (class_name, f"{class_name}$"):
         found |= string_literals(jars / f"kafka_2.13-{release}.jar", each)
@@ -297,7 +297,7 @@ ABSENT_OF_TOPICS = {
 @pytest.mark.parametrize("release", APACHE)
 def test_metrics_of_topics_fetchers_and_purgatories_are_those_of_either_release(release):
     jars = PEERS / f"kafka-{APACHE[release]}"
-    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: run `make peers`")
     for jar, class_name, types in SHARED_CLASSES[release]:
         path = jars / (f"kafka-{jar}-{APACHE[release]}.jar" if jar else f"kafka_2.13-{APACHE[release]}.jar")
         theirs = {each for each in string_literals(path, class_name) if SHARED_NAME.fullmatch(each)}

@@ -21,7 +21,7 @@ def started(seed=SEED):
     cluster = SimulatedZooKeeperCluster(seed, configs=configs)
     cluster.start()
     cluster.run_until(lambda: running(cluster) and cluster.active_controller is not None, 60, "a running cluster")
-    cluster.run_for(1)  # until the controller has told each broker of the others
+    cluster.run_for(1)  # until the controller has sent the list of all brokers to each broker
     return cluster
 
 
@@ -53,8 +53,8 @@ def create(cluster, topic, replicas):
 
 
 def restart_one(cluster):
-    """Pauses the controller and restarts another broker. Returns both. The broker registers at once, because ZooKeeper
-    ends its former session."""
+    """Pauses the controller and restarts another broker. Returns both. The restarted broker need not wait until its
+    former session expires, because the simulated ZooKeeper ends that session at once."""
     controller = cluster.active_controller
     restarted = next(node for node in cluster if node is not controller)
     session_id = cluster.session_of(restarted)

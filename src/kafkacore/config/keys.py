@@ -1,6 +1,5 @@
-"""The tables of keys: one line for each key, parsed when the key is first read.
-
-A node's start reads about sixty of the four hundred keys, so it only splits a table into lines. Columns:
+"""The tables of configuration keys. Each key has one line. A start only splits the tables into lines, and parses the
+line of a key when it first reads the key, because a node reads only about sixty of the four hundred keys. Columns:
 
 key         Kafka's name
 type        boolean, int, long, short, double, string, list, class, password
@@ -8,11 +7,11 @@ default     our default, written as in a file; `null` for none, `!` if Kafka dem
 check       the rules for a value, see `kafkacore.config.values`
 importance  high, medium, low
 mode        read-only, per-broker or cluster-wide (for a broker's key): where a dynamic change applies
-generation  the release of Kafka that has the key: 3.9, 4.3, both, or own for a key of kafkacore
+generation  the release of Kafka that has the key: `3.9`, `4.3` or `both`; `own` if only kafkacore has it
 honoured    whether kafkacore acts on the key, or only validates it; *_without_effect.tsv has the reasons
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
 3.9         the differences in 3.9, as `type=...;default=...;mode=...;check=...`
-broker      (for a topic's or group's key) the broker's keys of the same meaning, by precedence; `*N` converts the unit
+broker      (for a topic's or group's key) the broker's keys with the same meaning, by precedence; KEY*N multiplies by N
 """
 
 from __future__ import annotations

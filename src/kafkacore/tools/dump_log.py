@@ -1,4 +1,5 @@
-"""`kafkacore dump-log`: prints the lines of Apache Kafka's kafka-dump-log, or JSON; `--verify` checks files."""
+"""`kafkacore dump-log` prints the files of logs, in the format of Apache Kafka's kafka-dump-log or as JSON. With
+`--verify`, it checks the files."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _DECODERS: Final = {
     "share-group-state": "__share_group_state",
 }
 _NO_LIMIT: Final = -1
-_INT_MAX: Final = (1 << 31) - 1  # the value of kafka-dump-log for no limit
+_INT_MAX: Final = (1 << 31) - 1  # kafka-dump-log uses this value if there is no limit
 _CLASSES: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
 _PACKAGE: Final = "org.apache.kafka.tools.api"
 _KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
@@ -34,7 +35,9 @@ _KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="FILE", help="a file of a log, or a log's directory")
-    parser.add_argument("--files", default="", metavar="FILE,FILE", help="the same as FILE, separated by commas")
+    parser.add_argument(
+        "--files", default="", metavar="FILE,FILE", help="the same files as one argument, separated by commas"
+    )
     parser.add_argument("--deep-iteration", action="store_true", help="also print a line for each record")
     parser.add_argument("--print-data-log", action="store_true", help="also print keys and values of records")
     parser.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
@@ -46,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--remote-log-metadata-decoder", action=_NotHere, help="not supported: there is no tiered storage"
     )
     for option, what in ((_KEY_CLASS, "keys"), (_VALUE_CLASS, "values")):
-        help_ = f"show {what} as {_PACKAGE}'s {', '.join(_CLASSES)} do (default: the first)"
+        help_ = f"show {what} as one of these classes of {_PACKAGE} does: {', '.join(_CLASSES)} (default: the first)"
         parser.add_argument(option, type=_decoder_class, metavar="CLASS", help=help_)
     parser.add_argument(
         "--max-bytes",

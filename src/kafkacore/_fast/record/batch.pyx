@@ -1,4 +1,4 @@
-"""Record batches for Python: builds, iterates over and inspects them.
+"""Builds record batches for Python, iterates over their records, and shows their headers.
 
     builder = RecordBatchBuilder(codec="lz4")
     builder.append(timestamp_ms, b"key", b"value", [("trace", b"1")])

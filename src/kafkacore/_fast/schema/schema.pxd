@@ -1,7 +1,7 @@
-"""Each message of Kafka has a schema, its table in `protocol/tables`. For each version of the message, the table is
-compiled to structs of the types `Shape` and `Op`. A walk is one pass over the bytes of a message, which reads or writes
-the message. The walker (walk.pxd) performs it. A sink is the place to which a walk passes the values that it reads, and
-from which it gets the values that it writes.
+"""A table in `protocol/tables` is the schema of a message of Kafka. For each version of the message, schema.pyx makes
+structs of the types `Shape` and `Op` from the table. The walker (walk.pxd) reads or writes a message in one pass over
+its bytes, which is called a walk. A sink keeps the values of a message: a walk that reads stores values in the sink,
+and a walk that writes takes values from the sink.
 
 A `Shape` describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that
 this version does not have. An `Op` describes one field. The walker handles lengths, nulls, tags and limits. `Op.offset`
@@ -18,7 +18,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader, Writer
 
 cdef enum:
-    MAX_DEPTH = 8           # how deep structs may be nested, checked by the compiler; the tables need 5
+    MAX_DEPTH = 8           # the depth to which structs may be nested; the tables need 5
     MAX_STRING = 0x7FFF     # Kafka's limit for the bytes of a string, compact or not
 
 cdef enum Kind:

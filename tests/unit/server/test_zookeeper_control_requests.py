@@ -88,17 +88,18 @@ def leader_and_isr(version=7, topic_id=ID, leader_epoch=3, leader=ME, index=0, r
     return LeaderAndIsrRequest(topic_states=[made], **epochs(**more))
 
 
-def update_metadata(version=8, leader=OTHER, topic_id=ID, offline=(), brokers=(ME, OTHER), indexes=(0,), **more):
+def update_metadata(version=8, leader=OTHER, topic_id=ID, offline=(), brokers=(ME, OTHER), indexes=(0,),
+                    leader_epoch=3, replicas=(ME, OTHER), **more):  # fmt: skip
     states = [
         UpdateMetadataRequest.UpdateMetadataPartitionState(
             topic_name="t",
             partition_index=index,
             controller_epoch=CONTROLLER_EPOCH,
             leader=leader,
-            leader_epoch=3,
+            leader_epoch=leader_epoch,
             isr=[OTHER],
             zk_version=9,
-            replicas=[ME, OTHER],
+            replicas=list(replicas),
             offline_replicas=list(offline),
         )
         for index in indexes
@@ -288,6 +289,43 @@ def test_update_metadata_changes_what_clients_see_and_no_role(broker, version):
     assert broker.roots.view.image.brokers[ME].epoch == CZXID
     assert broker.roots.roles.image.brokers.keys() == {ME, OTHER}
     assert broker.roots.view.image.brokers[OTHER].endpoint("PLAINTEXT").port == 9092
+
+
+@pytest.mark.parametrize("version", range(9))
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_a_role_ends_when_update_metadata_says_that_the_partition_has_moved_away(broker, leader, version):
+    """The controller sends StopReplica only to registered brokers, and this broker had no session then."""
+    broker(leader_and_isr(leader=leader), 7)
+    broker(leader_and_isr(index=1), 7)
+    broker(update_metadata(version, leader_epoch=4, replicas=(OTHER,)), version)
+    role = broker.role("t", 0)
+    assert (role.leader, role.leader_epoch, role.replicas) == (-1, 3, (ME, OTHER))
+    assert broker.role("t", 1).leader == ME
+    assert broker.seen("t", 0).replicas == (OTHER,)
+    assert not broker.deleted, "the log must stay until StopReplica deletes it"
+    assert error_of(broker(leader_and_isr(leader_epoch=5), 7)) == ErrorCode.NONE
+    assert broker.role("t", 0).leader == ME
+
+
+@pytest.mark.parametrize("told", [{"leader_epoch": 3, "replicas": (OTHER,)}, {"leader_epoch": 4}])
+def test_a_role_stays_when_update_metadata_is_older_or_names_this_replica(broker, told):
+    broker(leader_and_isr(), 7)
+    broker(update_metadata(**told), 8)
+    assert broker.role("t", 0).leader == ME
+
+
+def test_a_role_ends_when_update_metadata_says_that_the_topic_was_created_again(broker):
+    broker(leader_and_isr(), 7)
+    broker(update_metadata(topic_id=Uuid(b"n" * 16), leader_epoch=0, replicas=(OTHER,)), 8)
+    role = broker.role("t", 0)
+    assert (role.leader, broker.roots.roles.image.topic("t").topic_id) == (-1, ID)
+
+
+def test_roles_end_when_a_later_part_of_a_large_update_metadata_has_them(broker):
+    count = PARTITIONS_AT_ONCE + 1
+    broker(leader_and_isr(index=count - 1), 7)
+    broker(update_metadata(indexes=range(count), leader_epoch=4, replicas=(OTHER,)), 8)
+    assert broker.role("t", count - 1).leader == -1
 
 
 def test_brokers_go_when_update_metadata_no_longer_names_them(broker):

@@ -257,8 +257,8 @@ class ControlRequests:
     # --- UpdateMetadata ---
 
     async def update_metadata(self, request: UpdateMetadataRequest, version: int) -> UpdateMetadataResponse:
-        """Applies the metadata that clients see. Changes no roles. Raises KafkaError for a stale request or a KRaft
-        controller."""
+        """Applies the metadata that clients see, and ends this broker's roles in partitions that have moved away.
+        Raises KafkaError for a stale request or a KRaft controller."""
         async with self._turn:
             self._check(request)
             known = self._roots.view.image
@@ -272,16 +272,40 @@ class ControlRequests:
                     states.append(_seen(key, told))
             first, *others = _parts(states) or [[]]
             self._roots.take_view(first, deleted, map(_live, request.live_brokers), request.controller_id)
+            self._roots.take_roles(self._moved_away(first))
             for part in others:
                 await asyncio.sleep(0)
                 self._check(request)
                 self._roots.add_to_view(part)
+                self._roots.take_roles(self._moved_away(part))
             fresh = sorted({state.topic.name for state in states if known.topic(state.topic.name) is None})
         if fresh:
             # Clients may ask for the configuration of a topic that this broker does not host. No response waits until
             # this load is done.
             self._load_soon(fresh)
         return UpdateMetadataResponse()
+
+    def _moved_away(self, states: Iterable[PartitionState]) -> Iterator[PartitionState]:
+        """Yields, without a leader, the roles that this broker has according to its image but no longer according to an
+        UpdateMetadata.
+
+        A controller sends a StopReplica once, and only to a registered broker. So a broker without a session misses it.
+        A broker of Apache Kafka then continues to lead or follow the partition until it restarts. This broker gives up
+        the role, and keeps the log, as a restart would.
+        """
+        image = self._roots.roles.image
+        for state in states:
+            topic = image.topic(state.topic.name)
+            known = None if topic is None else image.partition(topic, state.partition_id)
+            if topic is None or known is None or known.leader == NO_LEADER:
+                continue
+            ids = topic.topic_id, state.topic.topic_id
+            was_created_again = ids[0] != ids[1] and not any(map(is_made, ids))
+            if was_created_again or (self._node_id not in state.replicas and state.leader_epoch > known.leader_epoch):
+                LOG.info("%s-%d: this broker leaves its role of leader epoch %d, because leader epoch %d has the "
+                         "replicas %s", topic.name, known.partition, known.leader_epoch, state.leader_epoch,
+                         list(state.replicas))  # fmt: skip
+                yield role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER)
 
     def _load_soon(self, topics: list[str]) -> None:
         task = asyncio.ensure_future(self._load_configs(topics))

@@ -394,6 +394,13 @@ ROWS = [
         ),
         clean=False,
     ),
+    Row(
+        "`leader-epoch-checkpoint` that begins after the log start, after a crash",
+        lambda base, log: (log / checkpoints.LEADER_EPOCH).write_text("0\n1\n3 30\n"),
+        clean=False,
+        differs=frozenset({"epochs"}),
+        why="Apache Kafka does not know the epochs of records that come back after a deletion",
+    ),
     Row("no `leader-epoch-checkpoint`, after a crash", unsynced(removes(checkpoints.LEADER_EPOCH)), clean=False),
     Row(
         "an empty `leader-epoch-checkpoint`, after a crash",

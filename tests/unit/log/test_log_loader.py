@@ -34,6 +34,7 @@ NODE = {
 SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
 READ_COMMITTED, READ_LOCAL = 1, 3
 ABORTED_ENTRY_BYTES = 34
+EPOCH_AT = 12  # the position of the leader epoch in a batch
 
 
 def batch() -> bytes:
@@ -382,3 +383,46 @@ def test_recovered_epochs_are_written_at_once(tmp_path: Path) -> None:
     handle = loaded(tmp_path, clean=False)
     wait_until(lambda: file.read_text() == "0\n1\n0 0\n", 10, "the epochs of the batches in their file")
     assert handle.leader_epochs() == [(0, 0)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("before", "whole"),
+    [(1, [(0, 0), (2, 2), (3, 4)]), (3, [(0, 0), (2, 2), (3, 4)]), (7, [(3, 5)]), (8, [(3, 5)])],
+)
+def test_deleted_records_have_their_epochs_when_a_crash_brings_them_back(
+    tmp_path: Path, before: int, whole: list[tuple[int, int]], *, clean: bool
+) -> None:
+    """The epochs of deleted records leave the file at once, but the log start offset is checkpointed later."""
+    file = tmp_path / "t-0" / "leader-epoch-checkpoint"
+
+    def in_file(epochs: list[tuple[int, int]]) -> bool:
+        return file.read_text() == f"0\n{len(epochs)}\n" + "".join(f"{epoch} {at}\n" for epoch, at in epochs)
+
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
+    for epoch, batches in ((0, 2), (2, 2), (3, 4)):
+        handle.become_leader(1, epoch)
+        for _ in range(batches):
+            assert handle.append(batch()).error == 0
+    assert handle.drop_below(before) == 0
+    wait_until(lambda: in_file(handle.leader_epochs()), 10, "the remaining epochs in the file")
+    handle.shut()
+    again = loaded(tmp_path, clean=clean)
+    assert (again.log_start_offset, again.leader_epochs()) == (whole[0][1], whole)
+    wait_until(lambda: in_file(whole), 10, "the epochs of all records in the file")
+
+
+def test_epochs_file_stays_when_the_first_records_have_no_epoch(tmp_path: Path) -> None:
+    """Such logs come from Apache Kafka: records of message formats 0 and 1 have no epochs."""
+    path = made(tmp_path)
+    first = path / f"{0:020d}.log"
+    data = bytearray(first.read_bytes())
+    data[EPOCH_AT : EPOCH_AT + 4] = b"\xff" * 4  # no checksum covers the epoch
+    first.write_bytes(data)
+    file = path / "leader-epoch-checkpoint"
+    file.write_text("0\n1\n0 5\n")
+    before = file.stat().st_ino
+    handle = loaded(tmp_path)
+    assert handle.leader_epochs() == [(0, 5)]
+    handle.shut()
+    assert (file.read_text(), file.stat().st_ino) == ("0\n1\n0 5\n", before)

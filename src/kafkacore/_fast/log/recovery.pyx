@@ -10,13 +10,17 @@ from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.epochs cimport (
     epochs_assign, epochs_drop_empty, epochs_latest, epochs_read, epochs_truncate_start,
 )
-from kafkacore._fast.log.log cimport EPOCHS_BEHIND, LOG_OPEN, log_directory_path, log_now_ms, log_set_segments
+from kafkacore._fast.log.log cimport (
+    EPOCHS_BEHIND, LOG_OPEN, EpochEntry, Log, log_directory_path, log_now_ms, log_set_segments,
+)
 from kafkacore._fast.log.files cimport read_small_file
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.producers cimport (
     producers_clear, producers_expire, producers_first_unstable, producers_free, producers_new,
 )
-from kafkacore._fast.record.record cimport BATCH_OK, BATCH_SHORT, BatchHeader, check_batch, last_offset, parse_header
+from kafkacore._fast.record.record cimport (
+    BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, check_batch, last_offset, parse_header,
+)
 from kafkacore._fast.log.producer_replay cimport (
     LOAD_BLOCK_BYTES, Load, load_start, replay_batch, replay_drop_strays, replay_save, replay_to,
 )
@@ -31,6 +35,9 @@ from kafkacore._fast.log.segment_index cimport (
 from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_last, txn_index_reset
+
+cdef enum:
+    HEADERS_BYTES = 16 << 10   # the size of one read if only headers are needed
 
 # A load, with its plan and its report.
 ctypedef struct Recovery:
@@ -387,6 +394,80 @@ cdef int load_epochs(Load *load) noexcept nogil:
     return result
 
 
+cdef int note_epochs(Load *load, Segment *segment, int64_t offset, int64_t until) noexcept nogil:
+    """Notes the epochs of the segment's batches between these two offsets. Returns 1 if the next segment may have more
+    of them, 0 if not, or -errno. Stops at a batch that has no epoch or cannot be read."""
+    cdef BatchHeader header
+    cdef int64_t at = 0
+    cdef int64_t start = 0
+    cdef int64_t held = 0
+    cdef int result
+    while at < segment.size:
+        if at < start or at + HEADER_BYTES > start + held:
+            start = at
+            held = fill(load, segment, at, min(segment.size, at + HEADERS_BYTES))
+            if held < 0:
+                return <int> held
+        result = parse_header(load.block + (at - start), <size_t> (start + held - at), &header)
+        if (result != BATCH_OK or header.magic < 2 or header.partition_leader_epoch < 0
+                or header.base_offset >= until):
+            return 0
+        if last_offset(&header) >= offset:
+            result = epochs_assign(load.log, header.partition_leader_epoch, max(header.base_offset, offset))
+            if result < 0:
+                return result
+        at += header.size_bytes
+    return 1
+
+
+cdef int note_first_epochs(Load *load, int64_t offset, int64_t until) noexcept nogil:
+    cdef Segment *segment
+    cdef bint was_closed
+    cdef int32_t i
+    cdef int result = 1
+    for i in range(load.count):
+        if result != 1:
+            break
+        if i + 1 < load.count and load.segments[i + 1].base_offset <= offset:
+            continue
+        segment = load.segments[i]
+        was_closed = segment.file < 0
+        result = segment_open_log(segment)
+        if result == 0:
+            result = note_epochs(load, segment, offset, until)
+        if was_closed:
+            segment_close(segment)
+    return min(result, 0)
+
+
+cdef int restore_first_epochs(Load *load, int64_t end_offset) noexcept nogil:
+    """Notes the epochs of records before the first known epoch.
+
+    When records are deleted, their epochs leave the file at once, but the log start offset is checkpointed later. After
+    a crash in between, the records are back, and the file lacks their epochs. If such a log then led, it would not
+    notice that a follower has other records at these offsets."""
+    cdef Log *log = load.log
+    cdef EpochEntry *known = log.epochs
+    cdef int32_t count = log.epoch_count
+    cdef int dirty = log.epochs_dirty
+    cdef int64_t first
+    cdef int32_t i
+    cdef int result
+    if count == 0 or known[0].start_offset <= load_start(load):
+        return 0
+    first = known[0].start_offset
+    log.epochs = NULL
+    log.epoch_count = log.epoch_capacity = 0
+    result = note_first_epochs(load, load_start(load), min(first, end_offset))
+    for i in range(count):
+        if result == 0:
+            result = epochs_assign(log, known[i].epoch, known[i].start_offset)
+    free(known)
+    if result == 0 and log.epochs[0].start_offset == first:
+        log.epochs_dirty = dirty  # nothing was found, so the file stays as it is
+    return result
+
+
 # --- the complete load ---
 
 cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
@@ -484,6 +565,8 @@ cdef int run_load(Recovery *recovery) noexcept nogil:
         result = load_producers(recovery, end_offset)
     if result == 0 and load.count:
         result = drop_everything_before(recovery, &end_offset)
+    if result == 0 and load.count:
+        result = restore_first_epochs(load, end_offset)
     if result < 0:
         return result
     seal_rest(load)

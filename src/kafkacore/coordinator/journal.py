@@ -32,7 +32,7 @@ Records = Collection[tuple[bytes, bytes | None]]
 Acknowledgement = tuple[int, int, int]
 # With either code, the high watermark has passed the records, so they are committed. Only the client of a Produce needs
 # to learn that the ISR has shrunk.
-_COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class WritableLog(Protocol):
@@ -254,7 +254,7 @@ class Journal:
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
         if ack is None and self._appended:
             ack = self._appended[-1][0]  # reported only after the writes that are already appended
-        if ack is None or (not self._appended and self._log.acknowledged(*ack) in _COMMITTED):
+        if ack is None or (not self._appended and self._log.acknowledged(*ack) in COMMITTED):
             self._tell(writes)
             return
         self._appended.append((ack, writes))
@@ -266,7 +266,7 @@ class Journal:
             while self._appended:
                 ack, writes = self._appended[0]
                 outcome = self._log.acknowledged(*ack)
-                if outcome in _COMMITTED:
+                if outcome in COMMITTED:
                     self._appended.popleft()
                     self._tell(writes)
                     self.settle()

@@ -15,7 +15,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkacore._fast.log.partition_watch import ACKS
-from kafkacore.coordinator.journal import Acknowledgement, Journal, JournalPorts, JournalSettings, Records, WritableLog
+from kafkacore.coordinator.journal import (
+    COMMITTED,
+    Acknowledgement,
+    Journal,
+    JournalPorts,
+    JournalSettings,
+    Records,
+    WritableLog,
+)
 from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
 from kafkacore.coordinator.metrics import CoordinatorMetrics
 from kafkacore.coordinator.steady_clock import SteadyClock
@@ -60,8 +68,6 @@ class Log(ReadableLog, WritableLog, Protocol):
     def generation(self) -> int:
         """The number of times that this node has become the leader."""
 
-    def satisfies(self, kind: int, at: int) -> bool: ...
-
 
 class RuntimeSettings(NamedTuple):
     topic: str
@@ -71,14 +77,13 @@ class RuntimeSettings(NamedTuple):
 
 class RuntimePorts(NamedTuple):
     """The functions that the runtime needs. `scheduler` provides the loop's timers. `run_blocking` runs work on a
-    thread that can block. `wait` waits for a condition of a partition (log, condition, seconds). `max_batch_bytes`
-    returns the topic's max.message.bytes."""
+    thread that can block. `wait` waits for an acknowledgement of a partition (log, acknowledgement, seconds).
+    `max_batch_bytes` returns the topic's max.message.bytes."""
 
     clock: Clock
     scheduler: Scheduler
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
-    # A condition is either a kind of `partition_watch` with an offset, or an acknowledgement.
-    wait: Callable[[Any, tuple[int, int] | Acknowledgement, float], Awaitable[bool]]
+    wait: Callable[[Any, Acknowledgement, float], Awaitable[bool]]
     max_batch_bytes: Callable[[], int]
 
 
@@ -288,9 +293,13 @@ class _Seat(Generic[S]):
                 return
         # The load waits until all replayed records are committed, because a later leader could truncate uncommitted
         # records.
-        while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
-            await self._ports.wait(self.log, (ACKS, summary.end_offset), _WATERMARK_PATIENCE_S)
-        if self.left():
+        replayed = ACKS, summary.end_offset, self._generation
+        while (outcome := self.log.acknowledged(*replayed)) is None and not self.left():
+            await self._ports.wait(self.log, replayed, _WATERMARK_PATIENCE_S)
+        if outcome is None or self.left():
+            return
+        if outcome not in COMMITTED:
+            self._load_failed(error_for(ErrorCode(outcome)))
             return
         took_ms = (self._ports.clock.monotonic_ns() - began_ns) / 1e6
         self._metrics.loaded(took_ms)

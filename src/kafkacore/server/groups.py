@@ -104,8 +104,8 @@ class Groups:
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)
 
-    async def _wait(self, log: PartitionHandle, condition: tuple[int, int] | Acknowledgement, limit_s: float) -> bool:
-        return await self._waits.any([(log, *condition)], limit_s * 1000)
+    async def _wait(self, log: PartitionHandle, ack: Acknowledgement, limit_s: float) -> bool:
+        return await self._waits.any([(log, *ack)], limit_s * 1000)
 
     def _max_batch_bytes(self) -> int:
         image = self._read_image()

@@ -4,6 +4,7 @@ batches, failures, epochs and time."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -474,6 +475,23 @@ def test_corrupt_log_fails_its_own_groups_alone(play: Any, tmp_path: Path) -> No
         assert refused.value.code == ErrorCode.NOT_COORDINATOR
         assert await world.put(b"b", index=1) == 0
         assert world.runtime.states() == {State.LOADING: 0, State.ACTIVE: 1, State.FAILED: 1}
+
+    play(story)
+
+
+def test_load_fails_when_the_directory_fails_before_the_replayed_records_are_committed(play: Any) -> None:
+    async def story(world: World) -> None:
+        handle = world.log().handle
+        handle.become_leader(1, 1, 1, [(2, True)])
+        handle.append(batch((b"a", b"1")))
+        world.runtime.lead(0, 1, world.log())
+        await until(lambda: world.waits.count)
+        handle.fail(errno.EIO)
+        await until(lambda: not world.runtime.loading)
+        assert world.runtime.states()[State.FAILED] == 1
+        with pytest.raises(KafkaError) as refused:
+            world.put(b"b")
+        assert refused.value.code == ErrorCode.NOT_COORDINATOR
 
     play(story)
 

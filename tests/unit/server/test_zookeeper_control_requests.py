@@ -10,7 +10,7 @@ from kafkacore.protocol.made_ids import made_id
 from kafkacore.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from kafkacore.protocol.uuid import LOST_DIRECTORY, ZERO, Uuid
 from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE, ControlRequests
-from kafkacore.server.zookeeper.roots import ZooKeeperRoots
+from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeperRoots
 from kafkacore.zookeeper.znodes import MAX_PARTITION
 
 ME, OTHER = 1, 2
@@ -24,12 +24,14 @@ class Broker:
 
     def __init__(self):
         self.epoch, self.offline, self.lost, self.loaded, self.deleted = CZXID, set(), set(), [], []
+        self.topics, self.reads = {"t", "u"}, 0  # those in ZooKeeper, and how often this broker has read them
         self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch)
         self.role_deltas = []
         self.roots.roles.subscribe(lambda image, delta: self.role_deltas.append(delta))
         self.role_deltas.clear()
         self.requests = ControlRequests(
             ME, self.roots, lambda: self.epoch, self.load, self.is_offline, lambda *key: self.deleted.append(key),
+            self.read_topics,
         )  # fmt: skip
 
     def is_offline(self, topic, index, *, is_new):
@@ -41,6 +43,10 @@ class Broker:
     async def load(self, topics):
         self.loaded += topics
         self.roots.set_configs({(TOPIC, name): {"retention.ms": "1"} for name in topics})
+
+    async def read_topics(self):
+        self.reads += 1
+        return self.topics
 
     def __call__(self, request, version):
         # The request is encoded and decoded, because a version may lack some of the fields.
@@ -326,6 +332,53 @@ def test_roles_end_when_a_later_part_of_a_large_update_metadata_has_them(broker)
     broker(leader_and_isr(index=count - 1), 7)
     broker(update_metadata(indexes=range(count), leader_epoch=4, replicas=(OTHER,)), 8)
     assert broker.role("t", count - 1).leader == -1
+
+
+@pytest.mark.parametrize("begun", [{"broker_epoch": CZXID + 10}, {"controller_epoch": CONTROLLER_EPOCH + 1}])
+def test_a_deleted_topic_goes_when_the_first_update_metadata_of_a_registration_or_controller_arrives(broker, begun):
+    """No controller says again that the topic is deleted, so the broker compares its topics with ZooKeeper's."""
+    broker(leader_and_isr(), 7)
+    broker(update_metadata(), 8)
+    broker.topics = {"u"}
+    broker(update_metadata(indexes=()), 8)
+    assert broker.seen("t", 0).leader == OTHER
+    broker.epoch = begun.get("broker_epoch", CZXID)
+    broker(update_metadata(indexes=(), **begun), 8)
+    assert (broker.seen("t", 0), broker.role("t", 0).leader) == (None, -1)
+    assert not broker.deleted
+    assert broker.reads == 2
+
+
+@pytest.mark.parametrize("topics", [None, {"t", "u"}])
+def test_a_topic_stays_when_zookeeper_has_it_or_does_not_answer(broker, topics):
+    broker.topics = topics
+    broker(leader_and_isr(), 7)
+    broker(update_metadata(), 8)
+    assert (broker.seen("t", 0).leader, broker.role("t", 0).leader) == (OTHER, ME)
+
+
+def test_a_topic_stays_when_it_has_no_id(broker):
+    """It may have been created again, and this broker could not see the difference."""
+    broker.topics = set()
+    broker(update_metadata(6), 6)
+    assert broker.seen("t", 0).leader == OTHER
+
+
+def test_a_topic_stays_when_it_is_created_again_while_zookeeper_answers(broker):
+    broker(update_metadata(), 8)
+    new_id = Uuid(b"n" * 16)
+
+    async def read_topics():
+        broker.roots.take_view([state(new_id)], [], [], OTHER)
+        return set()
+
+    def state(topic_id):
+        return PartitionState(TopicKey("t", topic_id), 0, OTHER, 0, 0, [OTHER], [OTHER])
+
+    broker.requests._read_topics = read_topics
+    broker.epoch += 10
+    broker(update_metadata(broker_epoch=broker.epoch, indexes=()), 8)
+    assert broker.roots.view.image.topic("t").topic_id == new_id
 
 
 def test_brokers_go_when_update_metadata_no_longer_names_them(broker):

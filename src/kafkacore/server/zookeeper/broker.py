@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -42,7 +42,7 @@ from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.server.zookeeper.state_znodes import StateZnodes
 from kafkacore.storage.names import OFFSETS_TOPIC
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import GetChildren
+from kafkacore.zookeeper.operations import GetChildren, Sync
 
 LOG: Final = logging.getLogger("kafkacore.server")
 # In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
@@ -85,7 +85,7 @@ class ZooKeeperBroker(BrokerServer):
         self._protocol = protocol = InterBrokerProtocol(config.inter_broker_protocol_version)
         self.requests = ControlRequests(
             self.node_id, self._roots, self._broker_epoch, self._load_configs, self._logs.is_offline, self._delete_log,
-            keeps_epochs=not protocol.has_alter_partition,
+            self._read_topics, keeps_epochs=not protocol.has_alter_partition,
         )  # fmt: skip
         self._states = StateZnodes(session)
         self._isr_changes = IsrChanges(
@@ -120,6 +120,11 @@ class ZooKeeperBroker(BrokerServer):
     def roles(self) -> MetadataImage:
         """The image of the partitions that this broker hosts, with its role in each (roots.py)."""
         return self._roots.roles.image
+
+    @property
+    def view(self) -> MetadataImage:
+        """The image that clients see."""
+        return self._roots.view.image
 
     @property
     def planes(self) -> list[Plane]:
@@ -263,13 +268,18 @@ class ZooKeeperBroker(BrokerServer):
 
     async def _expect_topics(self) -> None:
         """Lets Metadata requests wait for the controller's first UpdateMetadata with topics, if the cluster has any."""
-        knows_topics, path = self.context.zookeeper.knows_topics, paths.TOPICS
-        work = self._session.sure([GetChildren(path)])
-        (found,) = await asyncio.wrap_future(self._controllers_loop.submit(work))
-        if not found.is_ok or not found.value[0]:
-            knows_topics.set()
-        else:
+        knows_topics = self.context.zookeeper.knows_topics
+        if await self._read_topics():
             asyncio.get_running_loop().call_later(TOPICS_LIMIT_S, knows_topics.set)
+        else:
+            knows_topics.set()
+
+    async def _read_topics(self) -> Collection[str] | None:
+        """Returns the names of all topics in ZooKeeper, or None if they cannot be read. Has every topic that the
+        controller knew before, because of the sync."""
+        work = self._session.sure([Sync(paths.TOPICS), GetChildren(paths.TOPICS)])
+        _, found = await asyncio.wrap_future(self._controllers_loop.submit(work))
+        return set(found.value[0]) if found.is_ok else None
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
         self.context.zookeeper.knows_topics.set()

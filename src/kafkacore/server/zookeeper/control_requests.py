@@ -80,7 +80,8 @@ class ControlRequests:
 
     `broker_epoch` returns the czxid of this broker's registration. `load_configs` reads the settings of topics before
     this broker opens their first log. `is_offline` says whether the log of a replica is or may be in a failed
-    directory. `delete_log` deletes a log that this broker found at its start and that has no role yet.
+    directory. `delete_log` deletes a log that this broker found at its start and that has no role yet. `read_topics`
+    returns the names of the topics in ZooKeeper, or None if they cannot be read.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ControlRequests:
         load_configs: Callable[[list[str]], Awaitable[None]],
         is_offline: IsOffline,
         delete_log: Callable[[str, int], None],
+        read_topics: Callable[[], Awaitable[Collection[str] | None]],
         *,
         keeps_epochs: bool = False,
     ) -> None:
@@ -102,10 +104,12 @@ class ControlRequests:
         self._load_configs = load_configs
         self._is_offline = is_offline
         self._delete_log = delete_log
+        self._read_topics = read_topics
         self._decided_in: dict[tuple[str, int], int] | None = {} if keeps_epochs else None
         self._turn = asyncio.Lock()
-        self._loading: set[asyncio.Future[None]] = set()
+        self._reading: set[asyncio.Future[None]] = set()
         self.controller_epoch = 0  # the highest controller epoch of any request so far
+        self._told_in = (0, UNKNOWN_BROKER_EPOCH)  # the controller epoch and broker epoch of the last UpdateMetadata
         self.counts = Counts()
 
     # --- fences ---
@@ -279,10 +283,14 @@ class ControlRequests:
                 self._roots.add_to_view(part)
                 self._roots.take_roles(self._moved_away(part))
             fresh = sorted({state.topic.name for state in states if known.topic(state.topic.name) is None})
+            told_in = self.controller_epoch, self._broker_epoch()
+            is_first, self._told_in = told_in != self._told_in, told_in
+        # The response does not wait for these reads.
         if fresh:
-            # Clients may ask for the configuration of a topic that this broker does not host. No response waits until
-            # this load is done.
-            self._load_soon(fresh)
+            # Clients may ask for the configuration of a topic that this broker does not host.
+            self._read_soon(self._load_configs(fresh))
+        if is_first:
+            self._read_soon(self._forget_deleted())
         return UpdateMetadataResponse()
 
     def _moved_away(self, states: Iterable[PartitionState]) -> Iterator[PartitionState]:
@@ -307,13 +315,27 @@ class ControlRequests:
                          list(state.replicas))  # fmt: skip
                 yield role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER)
 
-    def _load_soon(self, topics: list[str]) -> None:
-        task = asyncio.ensure_future(self._load_configs(topics))
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
+    async def _forget_deleted(self) -> None:
+        """Forgets topics that ZooKeeper no longer has. Call this after the first UpdateMetadata of each controller for
+        each registration of this broker.
+
+        Only one UpdateMetadata says that a topic is deleted. A broker misses it if it has no session then, or if the
+        controller fails before it has sent the request. A broker of Apache Kafka then shows the topic to clients until
+        it restarts. A topic without an id is kept, because it may have been created again.
+        """
+        images = self._roots.view.image, self._roots.roles.image
+        known = {TopicKey(topic.name, topic.topic_id) for image in images for topic in image.topics()}
+        existing = await self._read_topics()
+        if existing is not None:
+            self._roots.forget([key for key in known if key.name not in existing and not is_made(key.topic_id)])
+
+    def _read_soon(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
 
     def close(self) -> None:
-        for task in self._loading:
+        for task in self._reading:
             task.cancel()
 
 

@@ -9,7 +9,7 @@ have the live brokers and the configurations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkacore.metadata.edit import Edit
@@ -197,6 +197,25 @@ class ZooKeeperRoots:
             _put(edit, states)
 
         _publish(self.view, work)
+
+    def forget(self, deleted: Collection[TopicKey]) -> None:
+        """Removes deleted topics from the view, and ends the roles in their partitions. The logs stay."""
+        gone = [key.topic_id for key in deleted if self.view.image.topic_by_id(key.topic_id) is not None]
+
+        def work(edit: Edit) -> None:
+            for topic_id in gone:
+                edit.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
+
+        if gone:
+            _publish(self.view, work)
+        roles = self.roles.image
+        self.take_roles(
+            role_of(key, known, NO_LEADER)
+            for key in deleted
+            if (topic := roles.topic_by_id(key.topic_id)) is not None
+            for index in range(len(topic.partition_rows))
+            if (known := roles.partition(topic, index)) is not None and known.leader != NO_LEADER
+        )
 
     def _take(self, publisher: MetadataPublisher, states: list[PartitionState]) -> None:
         if states:

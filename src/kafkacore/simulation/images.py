@@ -6,7 +6,9 @@ from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
 
-REMOVING: Final = 3  # the index of the removing replicas in `rest`, a partition's other fields
+# Indexes in `rest`, the tuple of a partition's other fields.
+LEADER_EPOCH: Final = 0
+REMOVING: Final = 3
 ADDING: Final = 4
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkacore.simulation.checkers.observations import Progressed
 from kafkacore.simulation.checkers.replication import LatestCoversAcknowledged
 from kafkacore.simulation.cluster_run import OF_BROKERS, OFFSETS_PARTITIONS, WholeNodesRun
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_faults import ZooKeeperFaults
 from kafkacore.simulation.zookeeper_watch import ZooKeeperWatcher
 
-EXPECTED: Final = ("leader", "commit", "every node", "every replica", *OF_BROKERS)
+EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica", *OF_BROKERS)
 CONFIGS: Final = {
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "offsets.commit.required.acks": "-1",
@@ -39,3 +40,7 @@ class ZooKeeperRun(WholeNodesRun):
         # its power leaves all ISRs (KIP-966). A controller of ZooKeeper mode does not notice the loss.
         self._faults = ZooKeeperFaults(self.cluster, brokers_lose_power=False)
         self._begin({})
+
+    def _see_metadata(self) -> None:
+        if all(map(self._watcher.is_informed, self.cluster)):
+            self.judge.see(Progressed("every image", self._watcher.now_ms))

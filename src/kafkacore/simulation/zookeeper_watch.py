@@ -7,7 +7,9 @@ import json
 from typing import Any, Final
 
 from kafkacore.simulation.checkers.observations import ActiveController, ImageSeen, Progressed
+from kafkacore.simulation.images import LEADER_EPOCH
 from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.node import SimulatedNode
 from kafkacore.simulation.nodes_watch import NOBODY, NodesWatcher
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_tree import Tree
@@ -44,6 +46,22 @@ class ZooKeeperWatcher(NodesWatcher):
             self._judge.see(Progressed("leader", self.now_ms))
         if self.tap.take_written(node.name):
             self._replicas.look(node)
+
+    def is_informed(self, node: SimulatedNode) -> bool:
+        """Returns whether a broker knows the leader of each partition in ZooKeeper and no other topic, and leads only
+        its own partitions."""
+        broker = node.zookeeper_broker
+        topics: Any = self.newest["topics"]
+        partitions: Any = self.newest["partitions"]
+        if broker is None or any(topic.name not in topics for topic in broker.view.topics()):
+            return False
+        for (name, index), (leader, rest, *_) in partitions.items():
+            topic = broker.view.topic(name)
+            seen = None if topic is None else broker.view.partition(topic, index)
+            if seen is None or (seen.leader, seen.leader_epoch) != (leader, rest[LEADER_EPOCH]):
+                return False
+        led = [(handle.topic, handle.index) for handle in node.partitions if handle.role == "leader"]
+        return all(each in partitions and partitions[each][0] == node.node_id for each in led)
 
     def _look_at_tree(self, tree: Tree) -> None:
         contents = contents_of_tree(tree)

@@ -16,31 +16,31 @@ CHECKPOINT: Final = ".checkpoint"
 
 
 class _Segment:
-    """The part of a segment file that was read: its entries, their size in bytes, and its last bytes. A later read
-    compares these bytes with the file, to detect a truncation."""
+    """The part of a segment file that was read: its entries, their size in bytes, and the header of its last batch,
+    with the header's position. A later read compares the header with the file, to detect a truncation. A header has the
+    leader epoch, and a checksum of the records."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.voters: list[tuple[int, frozenset[int]]] = []
         self.size = 0
-        self.tail = b""
+        self.last_at, self.last_header = 0, b""
 
     def read(self, size: int, part: Callable[[int, int], bytes]) -> None:
         """Reads what was added to a file, or all of it if it was truncated. The file has `size` bytes, and `part`
         returns those from a position."""
-        tail_at = self.size - len(self.tail)
-        if size < self.size or part(tail_at, len(self.tail)) != self.tail:
-            self.entries, self.voters, self.size, self.tail = [], [], 0, b""
+        if size < self.size or part(self.last_at, len(self.last_header)) != self.last_header:
+            self.entries, self.voters, self.size, self.last_at, self.last_header = [], [], 0, 0, b""
         if size == self.size:
             return
         data = part(self.size, size - self.size)
         found = batches.entries(data)
-        read = batches.size_of(data)
         if found:
+            start, end = batches.last(data)
             self.entries += found
             self.voters += batches.voters(data)
-            self.tail = data[max(read - 64, 0) : read]
-            self.size += read
+            self.last_at, self.last_header = self.size + start, data[start : start + batches.HEADER_BYTES]
+            self.size += end
 
 
 def _part(data: bytes, at: int, size: int) -> bytes:

@@ -41,6 +41,21 @@ def test_log_names_the_offset_from_which_it_changed_when_batches_come_and_go(dis
     assert (files.read(), files.end) == (2, 3)
 
 
+def test_log_names_the_offset_of_a_batch_when_only_its_leader_epoch_has_changed(disk: SimulatedDisk) -> None:
+    """A leader appends the batch of an idempotent producer again that an earlier leader had not committed."""
+
+    def long(base: int, epoch: int) -> bytes:
+        made = data_batch([b"v" * 1000], base, epoch, 0)
+        assert made is not None
+        return made
+
+    files = LogFiles(disk, LOG)
+    disk.write(FIRST, long(0, 1) + long(1, 1))
+    files.read()
+    disk.write(FIRST, long(0, 1) + long(1, 2) + long(2, 2))
+    assert (files.read(), files.end) == (1, 3)
+
+
 def test_log_begins_at_the_snapshot_when_its_files_are_gone(disk: SimulatedDisk) -> None:
     files = LogFiles(disk, LOG)
     disk.write(FIRST, batch(0, 1) + batch(1, 1))

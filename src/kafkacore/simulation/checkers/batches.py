@@ -17,7 +17,7 @@ _HEADER: Final = struct.Struct(">qiibIhi")
 _PRODUCER: Final = struct.Struct(">qhi")  # the producer's id and epoch, and the sequence number of the first record
 _PRODUCER_AT: Final = 43
 _BEFORE_LENGTH: Final = 12
-_RECORDS_AT: Final = 61
+HEADER_BYTES: Final = 61
 _CONTROL: Final = 0x20
 _KRAFT_VOTERS: Final = 6
 _MAGIC: Final = 2
@@ -26,7 +26,7 @@ _MAGIC: Final = 2
 def entries(data: bytes) -> list[Entry]:
     found = []
     at = 0
-    while at + _RECORDS_AT <= len(data):
+    while at + HEADER_BYTES <= len(data):
         base, length, epoch, magic, _crc, _attributes, last_delta = _HEADER.unpack_from(data, at)
         end = at + _BEFORE_LENGTH + length
         if magic != _MAGIC or end > len(data) or length <= 0:
@@ -61,12 +61,12 @@ def voters(data: bytes) -> list[tuple[int, frozenset[int]]]:
 def _batches(data: bytes) -> list[tuple[int, bool, bytes]]:
     found = []
     at = 0
-    while at + _RECORDS_AT <= len(data):
+    while at + HEADER_BYTES <= len(data):
         base, length, _, magic, _, attributes, _ = _HEADER.unpack_from(data, at)
         end = at + _BEFORE_LENGTH + length
         if magic != _MAGIC or end > len(data) or length <= 0:
             break
-        found.append((base, bool(attributes & _CONTROL), data[at + _RECORDS_AT : end]))
+        found.append((base, bool(attributes & _CONTROL), data[at + HEADER_BYTES : end]))
         at = end
     return found
 
@@ -137,13 +137,13 @@ def _skip_tags(value: bytes, at: int) -> int:
     return at
 
 
-def size_of(data: bytes) -> int:
-    """Returns the number of bytes in the complete batches at the beginning of `data`."""
-    at = 0
-    while at + _RECORDS_AT <= len(data):
+def last(data: bytes) -> tuple[int, int]:
+    """Returns where the last of the complete batches at the beginning of `data` begins and ends, or (0, 0)."""
+    start = at = 0
+    while at + HEADER_BYTES <= len(data):
         _, length, _, magic, *_ = _HEADER.unpack_from(data, at)
         end = at + _BEFORE_LENGTH + length
         if magic != _MAGIC or end > len(data) or length <= 0:
             break
-        at = end
-    return at
+        start, at = at, end
+    return start, at

@@ -35,6 +35,12 @@ def test_every_path_in_a_document_exists(document):
     assert [link for link in LINK.findall(text) if not (document.parent / link).exists()] == []
 
 
+def test_the_readme_shows_the_first_targets_of_the_makefile():
+    shown = re.search(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1].splitlines()
+    targets = re.findall(r"^([\w-]+): ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert [line.split()[:3] for line in shown] == [["make", target, "#"] for target in targets[: len(shown)]]
+
+
 def native_locks():
     """Yields `Struct.field` for each mutex in a native struct."""
     for path in sorted((SOURCE / "_fast").rglob("*.p*")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -153,6 +154,15 @@ def test_dev_uses_the_given_port_and_overrides() -> None:
         producer.flush(20)
         assert len(failures) == 1 and failures[0] is not None
         assert topics(running.bootstrap) == {}
+
+
+def test_dev_warns_when_an_override_names_no_key() -> None:
+    with dev("--override", "log.retention.hour=3", "--override", "log.retention.ms=1000") as running:
+        code, errors = running.end()
+    assert code == 0
+    assert re.findall(r"WARNING kafkacore.tools.dev: (.*)", errors) == [
+        "log.retention.hour: unknown key, kept but not used; do you mean log.retention.hours?"
+    ]
 
 
 def test_dev_with_parent_ends_when_its_parent_ends() -> None:

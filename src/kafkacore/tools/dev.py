@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ from kafkacore.storage.format import FormatError, FormatOptions, format_director
 from kafkacore.tools import running
 from kafkacore.tools.start import log_to_stderr
 
+LOG: Final = logging.getLogger(__name__)
 DESCRIPTION: Final = "Runs a temporary node, broker and controller in one, without any configuration."
 NODE_ID: Final = 1
 HOST: Final = "127.0.0.1"
@@ -70,6 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
             stack.callback(temporary.close)
             directory = temporary.logs
         config = configuration(os.path.abspath(directory), arguments.port, arguments.override)
+        for name in parse_overrides(arguments.override):
+            for note in config.note(name):
+                LOG.warning("%s", note)
         prepare(config)
 
         def announce(node: Node) -> None:

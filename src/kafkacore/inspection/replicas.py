@@ -28,12 +28,12 @@ class Batch(NamedTuple):
 
 class Compared(NamedTuple):
     """The result for one partition: the offset up to which its replicas were compared, how far the slowest replica is
-    behind, and the difference, if any."""
+    behind (None if the replicas could not be compared), and the difference, if any."""
 
     topic: str
     partition: int
     end: int
-    lag: int
+    lag: int | None
     difference: str | None
 
 

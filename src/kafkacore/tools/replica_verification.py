@@ -22,8 +22,8 @@ from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest, Message, MetadataRequest
 from kafkacore.protocol.response_errors import error_of_peer
-from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools.admin import CLIENT_ID, Admin, AdminError, check, run_admin
+from kafkacore.tools.numbers import at_least
 
 DESCRIPTION: Final = (
     "Compares the replicas of partitions, on a live cluster or in the log directories of stopped brokers."
@@ -43,10 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--directories", nargs="+", metavar="DIR", help="log directories of stopped brokers, one for each broker"
     )
     parser.add_argument("--topics-include", default=".*", metavar="REGEX", help="the topics to compare (default: all)")
-    parser.add_argument("--fetch-size", type=int, default=FETCH_BYTES, metavar="BYTES", help="the limit of each Fetch")
-    parser.add_argument("--max-wait-ms", type=int, default=1000, metavar="MS", help="the longest wait of each Fetch")
     parser.add_argument(
-        "--report-interval-ms", type=int, default=0, metavar="MS", help="compare again after this time (0: once)"
+        "--fetch-size", type=at_least(1), default=FETCH_BYTES, metavar="BYTES", help="the limit of each Fetch"
+    )
+    parser.add_argument(
+        "--max-wait-ms", type=at_least(0), default=1000, metavar="MS", help="the longest wait of each Fetch"
+    )
+    parser.add_argument(
+        "--report-interval-ms",
+        type=at_least(0),
+        default=0,
+        metavar="MS",
+        help="compare again after this time (0: once)",
     )
 
 
@@ -60,11 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         print(f"{_now()}: verification process is started")
         while True:
-            sound = _report(_compared(arguments, wanted))
+            sound = report(_compared(arguments, wanted))
             if not sound or not arguments.report_interval_ms:
                 return 0 if sound else 1
             time.sleep(arguments.report_interval_ms / 1000)
-    except (AdminError, LogDirectoryError, OSError) as error:
+    except AdminError as error:
         print(f"kafkacore: {error}", file=sys.stderr)
         return 1
 
@@ -75,22 +83,23 @@ def _compared(arguments: argparse.Namespace, wanted: re.Pattern[str]) -> Iterabl
     return run_admin(arguments, lambda admin: _compare_live(admin, arguments, wanted))
 
 
-def _report(compared: Iterable[Compared]) -> bool:
-    """Prints each difference, and Kafka's line about the lag. Returns False if any replicas differ."""
-    count, sound, worst = 0, True, None
+def report(compared: Iterable[Compared]) -> bool:
+    """Prints each difference, and Kafka's line about the lag. Returns False if any replicas differ, or if there was
+    nothing to compare."""
+    count, sound, most, worst = 0, True, -1, None
     for each in compared:
         count += 1
         if each.difference is not None:
             sound = False
             print(f"{_now()}: partition {each.topic}-{each.partition}: {each.difference}")
-        if worst is None or each.lag > worst.lag:
-            worst = each
-    if worst is None:
-        print(f"{_now()}: no partition has two replicas in these directories")
-    else:
+        if each.lag is not None and each.lag > most:
+            most, worst = each.lag, each
+    if worst is not None:
         where = f"{worst.topic}-{worst.partition} at offset {worst.end} among {count} partitions"
-        print(f"{_now()}: max lag is {worst.lag} for partition {where}")
-    return sound
+        print(f"{_now()}: max lag is {most} for partition {where}")
+    if not count:
+        print(f"{_now()}: no partition has two replicas in these directories")
+    return sound and count > 0
 
 
 def _now() -> str:
@@ -143,7 +152,7 @@ async def compare_replicas(
     deletes meanwhile are not compared."""
     missing = [each for each in replicas if each not in nodes]
     if missing:
-        return Compared(*place, 0, 0, f"replica {missing[0]} is not alive")
+        return Compared(*place, 0, None, f"replica {missing[0]} is not alive")
     try:
         looks = [await _fetch_from(nodes[each], place, EARLIEST, arguments) for each in replicas]
         marks = [look.high_watermark for _, look in looks]
@@ -152,7 +161,7 @@ async def compare_replicas(
         read = replicas if len(replicas) > 1 else ()
         digests = await asyncio.gather(*(_digests(nodes[each], place, start, end, arguments) for each in read))
     except OSError as error:
-        return Compared(*place, 0, 0, f"a replica could not be read: {error}")
+        return Compared(*place, 0, None, f"a replica could not be read: {error}")
     named: dict[str, Iterator[Batch]] = {
         f"replica {node_id}": iter(batches) for node_id, (_, batches) in zip(read, digests, strict=True)
     }

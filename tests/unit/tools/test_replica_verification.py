@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafkacore.storage.checkpoints import REPLICATION_OFFSET, OffsetCheckpoint
 from kafkacore.tools.main import main
-from kafkacore.tools.replica_verification import Place, compare_replicas
+from kafkacore.tools.replica_verification import Place, compare_replicas, report
 
 
 def batch(base_offset: int, value: bytes = b"v", count: int = 2) -> bytes:
@@ -86,10 +86,21 @@ def test_replica_whose_log_begins_later_is_compared_from_there(tmp_path: Path) -
 
 
 def test_partition_of_one_directory_has_no_other_replica(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        verified(capsys, broker(tmp_path, "one", {0: [batch(0)]}, 2))[1][1]
-        == "no partition has two replicas in these directories"
-    )
+    code, lines = verified(capsys, broker(tmp_path, "one", {0: [batch(0)]}, 2))
+    assert (code, lines[1]) == (1, "no partition has two replicas in these directories")
+
+
+def test_directory_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replica-verification", "--directories", f"{tmp_path}/missing"]) == 1
+    assert capsys.readouterr().err == f"kafkacore: {tmp_path}/missing: No such file or directory\n"
+
+
+@pytest.mark.parametrize("option", ["--report-interval-ms", "--max-wait-ms", "--fetch-size"])
+def test_negative_number_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["replica-verification", "--directories", "d", option, "-5"])
+    assert ended.value.code == 2
+    assert f"argument {option}: '-5' must be a whole number of at least " in capsys.readouterr().err
 
 
 # --- live replicas ---
@@ -151,6 +162,27 @@ def test_other_difference_is_found_when_retention_deletes_records_meanwhile(aske
     other = [*ALL[:-1], batch(END - 2, b"w")]
     found = compared(Replica(ALL), Replica(other, deletes={asked: 8}))
     assert found == f"the batch at offset {END - 2} differs between replica 0 and replica 1"
+
+
+class Unreachable(Replica):
+    async def request(self, message: Any, version: int) -> Any:
+        raise ConnectionError("h:1 cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "difference"),
+    [
+        ({0: Replica(ALL)}, "replica 1 is not alive"),
+        ({0: Replica(ALL), 1: Unreachable(ALL)}, "a replica could not be read: h:1 cannot be reached"),
+    ],
+)
+def test_no_lag_is_reported_when_a_replica_cannot_be_read(
+    nodes: dict[int, Replica], difference: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = asyncio.run(compare_replicas(Place("t", 0), [0, 1], nodes, OPTIONS))
+    assert report([found]) is False
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.endswith(f": partition t-0: {difference}")
 
 
 def test_single_replica_is_counted_and_not_read() -> None:

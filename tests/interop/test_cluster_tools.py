@@ -100,6 +100,33 @@ def test_cluster_unregisters_no_broker_that_is_not_registered(tools, endpoint):
     assert "Broker ID 7 is not currently registered" in theirs.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cluster", "cluster-id", "ENDPOINT"),
+        ("metadata-quorum", "ENDPOINT", "describe", "--status"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["broker", "controller"])
+def test_option_with_the_address_of_the_other_kind_of_node_is_named(node, words, kind):
+    option = {"broker": "--bootstrap-server", "controller": "--bootstrap-controller"}[kind]
+    address, other = (node.controller, "controller") if kind == "broker" else (node.bootstrap, "broker")
+    command, *arguments = words
+    at = arguments.index("ENDPOINT")
+    found = ours(command, *arguments[:at], option, address, *arguments[at + 1 :])
+    assert found.returncode == 1
+    assert found.stderr == f"kafkacore: {option} {address} names a {other}, but this option needs {kind}s\n"
+
+
+def test_verification_that_asks_a_controller_needs_brokers(node):
+    found = ours("replica-verification", "--bootstrap-server", node.controller)
+    assert found.returncode == 1
+    assert found.stderr == (
+        f"kafkacore: {node.controller} does not serve METADATA. Check that --bootstrap-server names brokers, and that "
+        "their release is 3.9 or later\n"
+    )
+
+
 def test_dry_run_of_add_controller_names_the_node_of_the_configuration(tmp_path, endpoint):
     properties = tmp_path / "server.properties"
     properties.write_text(

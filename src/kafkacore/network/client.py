@@ -201,7 +201,7 @@ class NodeClient:
             connection.close()
             self._back_off(loop.time())
             raised = MalformedAnswerError if isinstance(error, MalformedAnswerError) else Disconnected
-            raise raised(f"{self.host}:{self.port} cannot be reached: {str(error) or 'timed out'}") from error
+            raise raised(f"{self.host}:{self.port} cannot be reached: {_reason(error)}") from error
         self._failures = 0
         return connection
 
@@ -210,6 +210,14 @@ class NodeClient:
         wait_ms = backoff_ms(self._random, self._failures, limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms)
         self._failures += 1
         self._not_before = since + wait_ms / 1000
+
+
+def _reason(error: Exception) -> str:
+    """Returns why there is no connection. For an error of the system, this is the system's own text: asyncio replaces
+    it by the text of a Python call."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or "timed out"
 
 
 class _Waiting:
@@ -346,9 +354,14 @@ class _Connection(asyncio.Protocol):
         known = apis.api(api_key)
         lowest, highest = self.versions.get(api_key, (0, -1))
         chosen = min(known.highest, highest)
-        if chosen < max(known.lowest, lowest):
-            raise UnsupportedVersionError(f"{known.name}: the node speaks {lowest} to {highest}")
-        return chosen
+        if chosen >= max(known.lowest, lowest):
+            return chosen
+        if api_key not in self.versions:
+            raise UnsupportedVersionError(f"{self._node} does not serve {known.name}")
+        raise UnsupportedVersionError(
+            f"{self._node} serves {known.name} in versions {lowest} to {highest}, but this program needs "
+            f"{known.lowest} to {known.highest}"
+        )
 
     # -- time
 

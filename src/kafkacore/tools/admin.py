@@ -16,13 +16,18 @@ from kafkacore.config.addresses import Address, AddressError, parse_address
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError, error_for
 
 CLIENT_ID: Final = "kafkacore-tool"
 LIMIT_S: Final = 30
 RETRY_S: Final = 0.1
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+# For each kind of node: the option that takes its addresses, its name, and the name of the other kind.
+_KINDS: Final = {
+    BROKERS: ("--bootstrap-server", "broker", "controller"),
+    CONTROLLERS: ("--bootstrap-controller", "controller", "broker"),
+}
 _LOOK_AGAIN: Final = {
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -82,6 +87,7 @@ class Admin:
     def __init__(self, bootstrap: list[Address], kind: int) -> None:
         self.kind = kind
         self._bootstrap = bootstrap
+        self._where = ", ".join(map(str, bootstrap))
         self._clients: dict[Address, NodeClient] = {}
 
     async def close(self) -> None:
@@ -122,6 +128,9 @@ class Admin:
             endpoint_type=self.kind, include_fenced_brokers=include_fenced
         )
         answer = await self.ask(request)
+        if answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE:
+            option, wanted, found = _KINDS[self.kind]
+            raise AdminError(f"{option} {self._where} names a {found}, but this option needs {wanted}s")
         check(answer.error_code, answer.error_message)
         return answer
 
@@ -152,12 +161,15 @@ class Admin:
                             return answer
                     except (OSError, ProtocolError) as error:
                         why = str(error)
+                    except UnsupportedVersionError as error:
+                        option, wanted, _ = _KINDS[self.kind]
+                        advice = f"Check that {option} names {wanted}s, and that their release is 3.9 or later"
+                        raise AdminError(f"{error}. {advice}") from error
                     except KafkaError as error:
                         raise AdminError(str(error)) from error
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
-            where = ", ".join(map(str, self._bootstrap))
-            raise AdminError(f"no answer from {where} within {LIMIT_S} s: {why}") from None
+            raise AdminError(f"no answer from {self._where} within {LIMIT_S} s: {why}") from None
 
     def _client(self, address: Address) -> NodeClient:
         if address not in self._clients:

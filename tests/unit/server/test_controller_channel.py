@@ -126,7 +126,7 @@ def test_refused_envelope_is_an_unknown_error_for_the_client(error: int, caplog:
 
 def test_controller_that_knows_no_envelopes_is_an_unknown_error_for_the_client() -> None:
     with pytest.raises(KafkaError) as failed:
-        asked(UnsupportedVersionError("ENVELOPE: the node speaks 0 to -1"))
+        asked(UnsupportedVersionError("h:9093 does not serve ENVELOPE"))
     assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -10,7 +10,17 @@ from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.client import SessionState
-from kafkacore.zookeeper.operations import OPEN_ACL, Code, Create, CreateMode, Delete, Multi, Result, SetData
+from kafkacore.zookeeper.operations import (
+    OPEN_ACL,
+    Code,
+    Create,
+    CreateMode,
+    Delete,
+    Multi,
+    Result,
+    SetData,
+    ZooKeeperError,
+)
 from simulated_zookeepers import run_story, until
 
 REGISTRATION = znodes.BrokerRegistration(7, (znodes.Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),))
@@ -194,6 +204,19 @@ def test_broker_waits_on_for_its_former_life_when_zookeeper_stops_meanwhile():
         await asyncio.sleep(1)
         world.zookeeper.expire(former.session_id)
         assert await registering == nodes(world)[paths.broker(7)].stat().czxid
+
+    run_story(story)
+
+
+def test_registration_fails_at_once_when_the_session_ends_while_the_broker_waits():
+    async def story(world):
+        _, broker, registering = await after_a_former_life(world)
+        world.zookeeper.expire(broker.client.session_id)
+        await until(lambda: broker.client.state is SessionState.CLOSED)
+        await asyncio.sleep(0.1)
+        assert registering.done()
+        with pytest.raises(ZooKeeperError, match="SESSION_EXPIRED"):
+            await registering
 
     run_story(story)
 

@@ -8,6 +8,7 @@ that the broker creates in its next session has a new czxid, which is the new br
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -175,22 +176,19 @@ class BrokerSession:
                 )
 
     async def _changes(self, changed: asyncio.Event, began_s: float, limit_s: float) -> bool:
-        """Waits for the event for `limit_s` seconds. Returns whether it came. Only time with a connection counts, from
-        the last interruption on: after an outage of ZooKeeper, each session has its whole timeout again."""
+        """Waits for the event for `limit_s` seconds. Returns whether it came. It also comes when the session ends, and
+        then the next request fails. Only time with a connection counts, from the last interruption on: after an outage
+        of ZooKeeper, each session has its whole timeout again."""
         loop = asyncio.get_running_loop()
         while True:
             deadline_s = max(began_s, self._connected_s) + limit_s
             is_connected = self.client.state is SessionState.CONNECTED
             if is_connected and loop.time() >= deadline_s:
                 return False
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline_s if is_connected else loop.time() + RETRY_S):
                     await changed.wait()
-            except TimeoutError:
-                if self.client.state in (SessionState.CLOSED, SessionState.AUTH_FAILED):
-                    return True  # the next request fails
-            else:
-                return True
+                    return True
 
     def _watch(self, path: str) -> asyncio.Event:
         return self._watched.setdefault(path, asyncio.Event())
@@ -209,6 +207,10 @@ class BrokerSession:
             LOG.warning("broker %d lost its connection to ZooKeeper: roles and ISRs stay as they are", self.broker_id)
         elif state is SessionState.AUTH_FAILED:
             self._on_fault(ZooKeeperError(Code.AUTH_FAILED, self.client.connect_string))
+        if state in (SessionState.CLOSED, SessionState.AUTH_FAILED):
+            for waiting in self._watched.values():  # no watch of this session will fire
+                waiting.set()
+            self._watched.clear()
         self._reopen_if_over()
 
     def _reopen_if_over(self) -> None:

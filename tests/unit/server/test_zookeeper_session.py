@@ -312,6 +312,25 @@ def test_node_has_a_fault_when_settings_can_no_longer_be_followed():
     run_story(story)
 
 
+def test_node_has_a_fault_when_settings_cannot_be_read_in_a_new_session():
+    async def story(world):
+        broker, first, _ = await watching(world)
+        await first.stop()
+        broken, session_id = ValueError("no more settings"), broker.client.session_id
+
+        def apply(settings):
+            if broker.client.session_id != session_id:
+                raise broken
+
+        watch = config_watch(world, broker, apply)
+        await watch.start()
+        world.zookeeper.expire(session_id)
+        await until(lambda: broker.faults == [broken])
+        await watch.stop()
+
+    run_story(story)
+
+
 def notifications(world):
     return [path for path in world.zookeeper.tree.nodes if path.startswith(f"{paths.CONFIG_CHANGES}/")]
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kafkacore.metadata.records import MetadataError
+from kafkacore.runtime.watched import watch
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.client import SessionState, ZooKeeperClient
 from kafkacore.zookeeper.operations import (
@@ -219,11 +220,13 @@ class BrokerSession:
             return
         if not self._closing and self._reopening is None:
             LOG.warning("broker %d: its session with ZooKeeper has ended; the broker opens another", self.broker_id)
-            self._reopening = asyncio.ensure_future(self._reopen())
+            self._reopening = asyncio.create_task(self._reopen())
+            watch(self._reopening, self._on_fault)
 
     async def _reopen(self) -> None:
         """Opens a new session, however long ZooKeeper is unreachable. Then registers the broker again, and informs the
-        callbacks. Starts again if the new session ends meanwhile."""
+        callbacks. Starts again if the new session ends meanwhile. Raises BrokerIdTaken, and ZooKeeperError with
+        AUTH_FAILED."""
         try:
             while not self._closing:
                 await self._register_again()
@@ -231,8 +234,6 @@ class BrokerSession:
                     await callback()
                 if self.client.state is not SessionState.CLOSED:
                     return
-        except (BrokerIdTaken, ZooKeeperError) as error:
-            self._on_fault(error)
         finally:
             self._reopening = None
 

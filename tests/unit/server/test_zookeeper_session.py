@@ -447,3 +447,42 @@ def test_changes_of_the_time_between_two_sessions_are_applied():
         await watch.stop()
 
     run_story(story)
+
+
+def test_all_settings_are_read_again_when_a_notification_is_gone_before_it_is_read():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        other = await world.client()
+        submit, notification, deleted = broker.client.submit, f"{paths.config_change()}0000000000", []
+
+        async def delete_first(operations):
+            if not deleted and any(each.path == notification for each in operations):
+                deleted.append(notification)
+                await other.submit([Delete(notification)])
+            return await submit(operations)
+
+        broker.client.submit = delete_first
+        await other.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: any(each.get((TOPIC, "new")) == {"retention.ms": "2"} for each in told))
+        assert deleted
+        await watch.stop()
+
+    run_story(story)
+
+
+def test_changes_are_applied_when_the_znode_of_the_notifications_was_created_again():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        await broker.client.submit(change("topics/one", {"retention.ms": "1"}))
+        await until(lambda: len(told) == 2)
+        await broker.client.submit([Delete(path) for path in [*notifications(world), paths.CONFIG_CHANGES]])
+        await asyncio.sleep(3)
+        await broker.client.submit([Create(paths.CONFIG_CHANGES)])
+        await asyncio.sleep(3)
+        told.clear()
+        await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: told)
+        assert told == [{(TOPIC, "new"): {"retention.ms": "2"}}]
+        await watch.stop()
+
+    run_story(story)

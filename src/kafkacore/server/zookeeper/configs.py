@@ -40,9 +40,10 @@ class ConfigWatch(ZnodeWatch):
         super().__init__(session, paths.CONFIG_CHANGES, on_fault)
         self._apply = apply
         self._now_ms = now_ms
+        self._parent = 0  # the czxid of `/config/changes`, whose notifications are numbered from 0
         self._last = -1  # the sequence number of the last change that was applied
         self._made_ms: dict[str, int] = {}  # when each notification was created, by ZooKeeper's clock
-        self._is_incomplete = False  # whether ZooKeeper has refused to return something
+        self._is_incomplete = False  # whether something could not be read
 
     async def _again(self) -> None:
         """Reads everything again in a new session, because znodes of changes may have been added and deleted before the
@@ -84,8 +85,11 @@ class ConfigWatch(ZnodeWatch):
         if not listed.is_ok:
             self._refused(paths.CONFIG_CHANGES, listed.code)
             return []
+        names, stat = listed.value
+        if stat.czxid != self._parent:
+            self._parent, self._last = stat.czxid, -1
         fresh: list[tuple[int, str]] = []
-        for name in listed.value[0]:
+        for name in names:
             try:
                 number = paths.sequence_number(name)
             except ValueError:
@@ -99,7 +103,11 @@ class ConfigWatch(ZnodeWatch):
         for (number, name), result in zip(fresh, read, strict=True):
             self._last = number
             if result.code == Code.NO_NODE:
-                continue  # the notification has expired
+                # Another node has deleted it, for example because that node's clock is fast. So nothing says what has
+                # changed.
+                self._is_incomplete = True
+                self._changed.set()
+                continue
             if not result.is_ok:
                 self._refused(f"{paths.CONFIG_CHANGES}/{name}", result.code)
                 continue
@@ -108,7 +116,7 @@ class ConfigWatch(ZnodeWatch):
                 entities.append(znodes.decode_config_change(result.value[0]))
             except znodes.MalformedZnodeError as error:
                 LOG.warning("%s/%s cannot be read, and is left out: %s", paths.CONFIG_CHANGES, name, error)
-        await self._purge(listed.value[0])
+        await self._purge(names)
         return entities
 
     async def _purge(self, listed: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE
 from kafkacore.simulation.cluster import running
 from kafkacore.simulation.trial import ZOOKEEPER, try_seed
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
@@ -44,9 +45,11 @@ def test_run_repeats_itself_when_sets_have_another_order():
     assert told[0] == told[1]
 
 
-def create(cluster, topic, replicas):
+def create(cluster, topic, replicas, partitions=1):
     made = m.CreateTopicsRequest
-    assigned = [made.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)]
+    assigned = [
+        made.CreatableReplicaAssignment(partition_index=each, broker_ids=replicas) for each in range(partitions)
+    ]
     topics = [made.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assigned)]
     answer = cluster.ask(cluster.active_controller.node_id, made(topics=topics, timeout_ms=5_000))
     assert answer.topics[0].error_code == ErrorCode.NONE
@@ -85,6 +88,19 @@ def test_broker_that_has_just_started_answers_metadata_when_the_controller_has_t
         assert {topic.name: topic.error_code for topic in answer.topics} == {
             "events": ErrorCode.NONE, "unknown": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }  # fmt: skip
+
+
+def test_broker_that_has_just_started_answers_metadata_when_it_has_taken_over_every_topic():
+    with started() as cluster:
+        create(cluster, "large", [cluster.active_controller.node_id], PARTITIONS_AT_ONCE)
+        create(cluster, "last", [cluster.active_controller.node_id])
+        controller, restarted = restart_one(cluster)
+        client = cluster.client()
+        asked = client.start(client.send(restarted.node_id, metadata_of("last")))
+        cluster.run_for(1)
+        controller.resume()
+        cluster.run_until(asked.done, 20, "an answer")
+        assert [topic.error_code for topic in asked.result().topics] == [ErrorCode.NONE]
 
 
 def test_broker_answers_metadata_at_once_when_the_cluster_has_no_topics():

@@ -268,7 +268,7 @@ class ZooKeeperBroker(BrokerServer):
 
     async def _expect_topics(self) -> None:
         """Lets Metadata requests wait for the controller's first UpdateMetadata with topics, if the cluster has any."""
-        knows_topics = self.context.zookeeper.knows_topics
+        knows_topics = self.requests.knows_topics
         if await self._read_topics():
             asyncio.get_running_loop().call_later(TOPICS_LIMIT_S, knows_topics.set)
         else:
@@ -282,7 +282,7 @@ class ZooKeeperBroker(BrokerServer):
         return set(found.value[0]) if found.is_ok else None
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
-        self.context.zookeeper.knows_topics.set()
+        self.requests.knows_topics.set()
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.stop()))
         await asyncio.wrap_future(self._controllers_loop.submit(self._features.stop()))
         self._controllers_loop.call(self._states.close)
@@ -307,9 +307,6 @@ class ZooKeeperBroker(BrokerServer):
             self.context.groups.apply(image, None)
 
     def _apply_view(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        knows_topics = self.context.zookeeper.knows_topics
-        if not knows_topics.is_set() and any(image.topics()):
-            knows_topics.set()
         told = delta is None or delta.topics_created or delta.topics_deleted
         if told and self.context.groups_made is not None:
             # Roles come from the other image. This image says which topics exist, and a request may be waiting for

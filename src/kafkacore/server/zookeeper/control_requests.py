@@ -108,6 +108,8 @@ class ControlRequests:
         self._decided_in: dict[tuple[str, int], int] | None = {} if keeps_epochs else None
         self._turn = asyncio.Lock()
         self._reading: set[asyncio.Future[None]] = set()
+        # Set when the controller has reported which topics exist, or the broker has waited long enough for that.
+        self.knows_topics = asyncio.Event()
         self.controller_epoch = 0  # the highest controller epoch of any request so far
         self._told_in = (0, UNKNOWN_BROKER_EPOCH)  # the controller epoch and broker epoch of the last UpdateMetadata
         self.counts = Counts()
@@ -282,6 +284,8 @@ class ControlRequests:
                 self._check(request)
                 self._roots.add_to_view(part)
                 self._roots.take_roles(self._moved_away(part))
+            if states:
+                self.knows_topics.set()
             fresh = sorted({state.topic.name for state in states if known.topic(state.topic.name) is None})
             told_in = self.controller_epoch, self._broker_epoch()
             is_first, self._told_in = told_in != self._told_in, told_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,5 +16,4 @@ class ZooKeeperParts:
         self.requests = requests
         self.controller = controller
         self.finalized_features: Mapping[str, int] = {}  # as in the znode `/feature`
-        # Set when the broker has heard from the controller which topics exist, or has waited long enough.
-        self.knows_topics = asyncio.Event()
+        self.knows_topics = requests.knows_topics

@@ -481,6 +481,36 @@ def test_large_requests_let_the_loop_work_between_their_parts(broker):
         assert image.partition_count == count
 
 
+@pytest.mark.parametrize("deletes", [False, True])
+def test_large_stop_replica_lets_the_loop_work_between_its_parts(broker, deletes):
+    count = 2 * PARTITIONS_AT_ONCE + 1
+    roles, stops = leader_and_isr(), stop_replica(deletes=deletes)
+    roles.topic_states[0].partition_states = [
+        leader_and_isr(index=index).topic_states[0].partition_states[0] for index in range(count)
+    ]
+    stops.topic_states[0].partition_states = [
+        stop_replica(index=index, deletes=deletes).topic_states[0].partition_states[0] for index in range(count)
+    ]
+    broker(roles, 7)
+
+    async def run():
+        turns, task = 0, asyncio.ensure_future(broker.requests.stop_replica(stops, 4))
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 3
+        return task.result()
+
+    answer = asyncio.run(run())
+    assert [(each.partition_index, each.error_code) for each in answer.partition_errors] == [
+        (index, ErrorCode.NONE) for index in range(count)
+    ]
+    if deletes:
+        assert broker.roots.roles.image.topic("t") is None
+    else:
+        assert all(broker.role("t", index).leader == -1 for index in range(count))
+
+
 def test_the_rest_of_a_request_is_refused_when_the_broker_registers_again_meanwhile(broker):
     count = PARTITIONS_AT_ONCE + 1
     request = update_metadata(indexes=range(count))

@@ -223,42 +223,52 @@ class ControlRequests:
         controller."""
         async with self._turn:
             self._check(request)
-            image = self._roots.roles.image
-            stopped: list[PartitionState] = []
-            deleted: list[tuple[TopicKey, int]] = []
-            errors = []
-            for stop in _asked_stops(request):
-                topic = image.topic(stop.topic)
-                known = None if topic is None else image.partition(topic, stop.partition)
-                error = ErrorCode.NONE
-                if topic is None or known is None or not known.replicas:
-                    # The topic may have been deleted while this broker was down, so that only the log is left.
-                    if stop.deletes and self._is_offline(stop.topic, stop.partition, is_new=False):
-                        error = ErrorCode.KAFKA_STORAGE_ERROR
-                    elif stop.deletes:
-                        self._delete_log(stop.topic, stop.partition)
-                elif self._is_offline(stop.topic, stop.partition, is_new=False):
-                    error = ErrorCode.KAFKA_STORAGE_ERROR
-                elif NO_LEADER_EPOCH < stop.leader_epoch < known.leader_epoch:
-                    self.counts.stale_leader += 1
-                    error = ErrorCode.FENCED_LEADER_EPOCH
-                elif stop.deletes:
-                    deleted.append((TopicKey(topic.name, topic.topic_id), stop.partition))
-                else:
-                    # The epochs remain the same, because the next LeaderAndIsr has a newer leader epoch.
-                    stopped.append(role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER))
-                errors.append((stop.topic, stop.partition, error))
-            self._roots.take_roles(stopped)
-            self._roots.delete_replicas(deleted)
-            for key, index in deleted:
-                if self._decided_in is not None:
-                    self._decided_in.pop((key.name, index), None)
+            errors: list[tuple[str, int, int]] = []
+            for part in _parts(list(_asked_stops(request))):
+                if errors:
+                    await asyncio.sleep(0)
+                    self._check(request)  # this broker may have registered again in the meantime
+                errors += self._stop(part)
             made = StopReplicaResponse.StopReplicaPartitionError
             return StopReplicaResponse(
                 partition_errors=[
                     made(topic_name=name, partition_index=index, error_code=error) for name, index, error in errors
                 ]
             )
+
+    def _stop(self, stops: Iterable[Stop]) -> list[tuple[str, int, int]]:
+        """Ends the roles of these partitions, or deletes them. Returns the error of each."""
+        image = self._roots.roles.image
+        stopped: list[PartitionState] = []
+        deleted: list[tuple[TopicKey, int]] = []
+        errors: list[tuple[str, int, int]] = []
+        for stop in stops:
+            topic = image.topic(stop.topic)
+            known = None if topic is None else image.partition(topic, stop.partition)
+            error = ErrorCode.NONE
+            if topic is None or known is None or not known.replicas:
+                # The topic may have been deleted while this broker was down, so that only the log is left.
+                if stop.deletes and self._is_offline(stop.topic, stop.partition, is_new=False):
+                    error = ErrorCode.KAFKA_STORAGE_ERROR
+                elif stop.deletes:
+                    self._delete_log(stop.topic, stop.partition)
+            elif self._is_offline(stop.topic, stop.partition, is_new=False):
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+            elif NO_LEADER_EPOCH < stop.leader_epoch < known.leader_epoch:
+                self.counts.stale_leader += 1
+                error = ErrorCode.FENCED_LEADER_EPOCH
+            elif stop.deletes:
+                deleted.append((TopicKey(topic.name, topic.topic_id), stop.partition))
+            else:
+                # The epochs remain the same, because the next LeaderAndIsr has a newer leader epoch.
+                stopped.append(role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER))
+            errors.append((stop.topic, stop.partition, error))
+        self._roots.take_roles(stopped)
+        self._roots.delete_replicas(deleted)
+        for key, index in deleted:
+            if self._decided_in is not None:
+                self._decided_in.pop((key.name, index), None)
+        return errors
 
     # --- UpdateMetadata ---
 

@@ -275,6 +275,26 @@ def test_registration_that_cannot_be_read_is_ignored():
     run_cluster(story)
 
 
+def test_broker_joins_when_its_registration_can_be_read_again():
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        life = world.lives[other_than(world)]
+        registration = world.node(paths.broker(life.broker_id)).data
+        world.do(SetData(paths.broker(life.broker_id), b"nonsense"))
+        world.kill(other_than(world, life.broker_id))
+        world.settle()
+        brokers = world.active().controller.context.brokers
+        assert life.broker_id not in brokers
+        world.do(SetData(paths.broker(life.broker_id), registration))
+        world.settle()
+        assert brokers[life.broker_id].epoch == life.epoch
+        assert life.broker_id in world.state("events", 0)["isr"]
+
+    run_cluster(story)
+
+
 def test_new_endpoint_of_a_broker_reaches_all_brokers():
     def story(world):
         started(world)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority
 from kafkacore.controller.zookeeper.protocols import partition_reassignment
+from kafkacore.controller.zookeeper.protocols.broker_join import BrokerChange
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import GetData, Operation
 from kafkacore.zookeeper.znodes import MalformedZnodeError
@@ -45,8 +46,12 @@ class BrokerModifications(Event):
         registered = await controller.registrations.read(sorted(self.broker_ids))
         for broker_id, now in registered.items():
             was = brokers.get(broker_id)
+            if was is None:
+                # An administrator may have corrected the registration, so that the broker can join.
+                controller.put(BrokerChange())
+                continue
             # The BrokerChange event handles a new generation of the broker.
-            if was is None or was.epoch != now.epoch or was.registration == now.registration:
+            if was.epoch != now.epoch or was.registration == now.registration:
                 continue
             brokers[broker_id] = now
             controller.senders.update(now)

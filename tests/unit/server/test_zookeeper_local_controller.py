@@ -22,6 +22,7 @@ class Node:
         session = SimpleNamespace(client=None, acl=lambda path: OPEN_ACL)
         self.local = LocalController(BrokerConfig(ZOOKEEPER | settings), None, session, {CONTROL: None})
         self.elections = []
+        self.local.controller.is_active = True
         self.local.controller.put = self.note
 
     def note(self, event):
@@ -70,3 +71,13 @@ def test_elections_are_held_for_a_topic_when_its_own_setting_becomes_true(value)
     node.change(TOPIC, "t", value)
     node.change(TOPIC, "u", "false")
     assert (node.is_allowed, node.elections) == (False, ["t"])
+
+
+def test_elections_are_not_queued_when_another_broker_is_the_controller():
+    """A node reads its settings before its controller starts. An event of that time would count as waiting since the
+    clock's zero."""
+    node = Node()
+    node.local.controller.is_active = False
+    node.change(TOPIC, "t", "true")
+    node.change(BROKER, "", "true")
+    assert (node.is_allowed, node.elections) == (True, [])

@@ -118,8 +118,9 @@ class ZooKeeperController:
 
     def allow_unclean_elections(self, topic: str | None = None) -> None:
         """Schedules elections because `unclean.leader.election.enable` became true for a topic, or for the default
-        (None)."""
-        self.put(UncleanElectionsAllowed(topic))
+        (None). A controller that is elected later holds these elections when it takes over."""
+        if self.is_active:
+            self.put(UncleanElectionsAllowed(topic))
 
     def set_unclean_default(self, *, is_allowed: bool) -> None:
         """Sets whether topics without a setting of their own allow unclean elections. Schedules elections if this is

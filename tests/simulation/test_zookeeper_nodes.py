@@ -124,3 +124,14 @@ def test_fetchers_use_the_new_broker_epoch_when_the_broker_registers_again():
         cluster.zookeeper.expire(cluster.session_of(follower))
         cluster.run_until(lambda: epochs, 2, "the new epoch in the fetchers")
         assert epochs == [cluster.zookeeper.tree.nodes[paths.broker(follower.node_id)].czxid]
+
+
+def test_broker_learns_of_topics_when_a_request_to_its_former_registration_is_stuck():
+    with started() as cluster:
+        controller = cluster.active_controller
+        broker = next(node for node in cluster if node is not controller)
+        cluster.network.stall(broker.machine.name)
+        create(cluster, "events", [controller.node_id])
+        cluster.zookeeper.expire(cluster.session_of(broker))
+        roots = broker.zookeeper_broker._roots
+        cluster.run_until(lambda: roots.view.image.topic("events"), 10, "the topic on the broker")

@@ -39,11 +39,16 @@ class _Surroundings:
         self._lane = lanes[CONTROL]
 
     async def send(self, broker: LiveBroker, listener: str, api_key: int, api_version: int, body: Any) -> Any:
-        """Sends a request to a broker. Uses the network even for the broker in the same process, as Apache Kafka
-        does."""
+        """Sends a request to a broker. Uses the network even for the broker in the same process, as Apache Kafka does.
+        If the caller is cancelled, closes the connection: the response may never come, and requests to the next
+        generation of the broker would wait for it."""
         for each in broker.registration.endpoints:
             if each.listener == listener:
-                return await self._lane.send(each.host, each.port, body, api_version)
+                try:
+                    return await self._lane.send(each.host, each.port, body, api_version)
+                except asyncio.CancelledError:
+                    self._lane.disconnect(each.host, each.port)
+                    raise
         raise ConnectionError(f"broker {broker.broker_id} does not advertise the listener {listener}")
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:

@@ -54,6 +54,43 @@ def test_first_broker_makes_the_cluster_id_and_the_others_take_it():
     run_story(story)
 
 
+def refuse(client, kind, path):
+    """Makes ZooKeeper refuse operations of a kind on a znode. Fails if they are repeated again and again."""
+    submit, refused = client.submit, []
+
+    async def submit_or_refuse(operations):
+        if isinstance(operations[0], kind) and operations[0].path == path:
+            refused.append(operations)
+            assert len(refused) < 9
+            return [Result(Code.NO_AUTH)]
+        return await submit(operations)
+
+    client.submit = submit_or_refuse
+
+
+def test_cluster_id_is_an_error_when_zookeeper_refuses_to_create_it():
+    async def story(world):
+        broker = Broker(await world.client())
+        refuse(broker.client, Create, paths.CLUSTER_ID)
+        with pytest.raises(ZooKeeperError, match="NO_AUTH for /cluster/id"):
+            await broker.session.cluster_id(lambda: "a")
+
+    run_story(story)
+
+
+def test_registration_fails_when_zookeeper_refuses_to_delete_the_one_of_an_earlier_session():
+    async def story(world):
+        former, broker = await world.client(), Broker(await world.client())
+        await former.submit([Create(path) for path in paths.ancestors(paths.broker(7))])
+        await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
+        broker.client.former_session_ids.append(former.session_id)
+        refuse(broker.client, Delete, paths.broker(7))
+        with pytest.raises(ZooKeeperError, match="NO_AUTH for /brokers/ids/7"):
+            await broker.register()
+
+    run_story(story)
+
+
 def test_broker_ids_are_given_once_above_the_reserved_ones():
     async def story(world):
         broker = Broker(await world.client())

@@ -114,7 +114,10 @@ class BrokerSession:
                 raise ZooKeeperError(found.code, paths.CLUSTER_ID)
             await self.make_paths([paths.CLUSTER])
             data = znodes.encode_cluster_id(propose())
-            await self.client.submit([Create(paths.CLUSTER_ID, data, acl=self.acl(paths.CLUSTER_ID))])
+            create = Create(paths.CLUSTER_ID, data, acl=self.acl(paths.CLUSTER_ID))
+            [made] = await self.client.submit([create])
+            if made.code not in (Code.OK, Code.NODE_EXISTS, Code.CONNECTION_LOSS):
+                raise ZooKeeperError(made.code, paths.CLUSTER_ID)
 
     async def next_broker_id(self, reserved: int) -> int:
         """Returns an id above `reserved` that no other broker gets (broker.id.generation.enable)."""
@@ -167,7 +170,9 @@ class BrokerSession:
             if owner == self.client.session_id:
                 return int(found.value.czxid)  # this broker's own znode: the response to the Create was lost
             if owner in self.client.former_session_ids:
-                await self.client.submit([Delete(path, found.value.version)])
+                [gone] = await self.client.submit([Delete(path, found.value.version)])
+                if gone.code not in (Code.OK, Code.NO_NODE, Code.BAD_VERSION, Code.CONNECTION_LOSS):
+                    raise ZooKeeperError(gone.code, path)
                 continue
             LOG.info("%s belongs to another session: the broker waits until that session ends", path)
             if not await self._changes(changed, began_s, limit_s):

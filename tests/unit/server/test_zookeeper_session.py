@@ -1,11 +1,14 @@
 """A broker's session with the simulated ZooKeeper: znodes, cluster id, registration, expiry and settings."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from kafkacore.metadata.image import BROKER, TOPIC
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.zookeeper.configs import ConfigWatch
+from kafkacore.server.zookeeper.membership import ZooKeeperMembership
 from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
@@ -265,6 +268,25 @@ def test_broker_is_refused_when_another_one_lives_with_its_id():
         await other.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
         with pytest.raises(BrokerIdTaken, match=r"/brokers/ids/7 belongs to another live broker"):
             await broker.session.register(lambda: REGISTRATION)
+
+    run_story(story)
+
+
+# --- failed log directories ---
+
+
+def test_failed_directory_is_reported_again_when_zookeeper_refuses_the_first_report():
+    async def story(world):
+        broker, other = Broker(await world.client()), await world.client()
+        await broker.register()
+        loop = SimpleNamespace(submit=asyncio.ensure_future)
+        config = SimpleNamespace(node_id=7)
+        membership = ZooKeeperMembership(config, broker.session, loop, None, None, None)
+        await other.submit([Delete(paths.LOG_DIR_EVENTS)])
+        membership.directory_failed(Uuid(b"d" * 16), 0, broker.faults.append)
+        await asyncio.sleep(1)
+        await other.submit([Create(paths.LOG_DIR_EVENTS)])
+        await until(lambda: nodes(world)[paths.LOG_DIR_EVENTS].children)
 
     run_story(story)
 

@@ -21,9 +21,10 @@ from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.lifecycle import BrokerState
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Create, CreateMode
+from kafkacore.zookeeper.operations import Code, Create, CreateMode
 
 LOG: Final = logging.getLogger("kafkacore.server")
+RETRY_S: Final = 1.0
 
 
 class Life:
@@ -92,7 +93,17 @@ class ZooKeeperMembership:
             CreateMode.PERSISTENT_SEQUENTIAL,
             self._session.acl(path),
         )
-        self._loop.submit(self._session.sure([create]))
+        self._loop.submit(self._report(create))
+
+    async def _report(self, create: Create) -> None:
+        """Repeats the report until ZooKeeper accepts it. When the session has ended, no report is necessary: after the
+        next registration, the controller asks about all replicas anyway."""
+        while True:
+            [made] = await self._session.sure([create])
+            if made.code in (Code.OK, Code.SESSION_EXPIRED, Code.AUTH_FAILED):
+                return
+            LOG.warning("%s: %s; the broker reports its failed log directory again", create.path, made.code.name)
+            await asyncio.sleep(RETRY_S)
 
     # --- leaving ---
 

@@ -508,6 +508,21 @@ def test_changes_of_the_time_between_two_sessions_are_applied():
     run_story(story)
 
 
+def test_settings_are_gone_when_their_znode_was_deleted_between_two_sessions():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        other = await world.client()
+        world.zookeeper.expire(broker.client.session_id)
+        notification = Create(
+            paths.config_change(), znodes.encode_config_change("topics/old"), CreateMode.PERSISTENT_SEQUENTIAL
+        )
+        await other.submit([Delete(paths.config("topics", "old")), notification])
+        await until(lambda: any(each.get((TOPIC, "old")) == {} for each in told))
+        await watch.stop()
+
+    run_story(story)
+
+
 def test_all_settings_are_read_again_when_a_notification_is_gone_before_it_is_read():
     async def story(world):
         broker, watch, told = await watching(world)

@@ -54,9 +54,9 @@ class ConfigWatch(ZnodeWatch):
     async def _read_all(self) -> None:
         """Reads all settings of topics and brokers."""
         self._is_incomplete = False
-        # The watch is set first, so that no change between the two reads is missed.
-        await self._new_changes()
-        entities: list[str] = []
+        # The watch is set first, so that no change between the two reads is missed. The notifications also name
+        # settings whose znode was deleted.
+        entities = await self._new_changes()
         kinds = list(_KINDS)
         found = await self._session.sure([GetChildren(f"{paths.CONFIG}/{kind}") for kind in kinds])
         for kind, result in zip(kinds, found, strict=True):

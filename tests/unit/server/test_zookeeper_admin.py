@@ -242,6 +242,33 @@ def test_settings_are_announced_to_every_broker_when_the_connection_breaks(when,
     run_story(story)
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_settings_of_both_nodes_are_kept_when_they_change_the_same_topic_at_once(exists):
+    async def story(world):
+        admins = [await made(world) for _ in range(2)]
+        (first, _), (second, _) = admins
+        if exists:
+            await first._session.client.submit([Create(paths.config("topics", "t"), znodes.encode_config({}))])
+        requests = [alter(TOPIC, "t", retention_ms="1"), alter(TOPIC, "t", segment_ms="2")]
+        for _, roots in admins:
+            has(roots, "t")
+        submit, other = second._session.client.submit, []
+
+        async def change_after_the_read(operations):
+            results = await submit(operations)
+            if not other and operations[0].path == paths.config("topics", "t"):
+                other.append(await first.answer(call(requests[0]), requests[0]))
+            return results
+
+        second._session.client.submit = change_after_the_read
+        answer = await second.answer(call(requests[1]), requests[1])
+        assert [each.responses[0].error_code for each in (*other, answer)] == [ErrorCode.NONE] * 2
+        written = znodes.decode_config(content(world, paths.config("topics", "t")))
+        assert written == {"retention.ms": "1", "segment.ms": "2"}
+
+    run_story(story)
+
+
 def test_settings_are_not_changed_when_no_broker_can_hear_of_the_change():
     async def story(world):
         admin, roots = await made(world)

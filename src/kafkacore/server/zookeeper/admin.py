@@ -213,37 +213,50 @@ class ZooKeeperAdmin:
 
     async def _alter_configs(self, api_key: int, request: Any) -> Any:
         """Changes settings. Decides from the settings that ZooKeeper has now, not from those that this broker has
-        cached."""
-        keys = {
-            (each.resource_type, each.resource_name)
-            for each in request.resources
-            if each.resource_type in _ENTITY_TYPES
-        }
-        image = await self._with_settings(self._read_view(), sorted(keys))
-        alteration = ConfigAlteration(image, self._settings, forwarded=True)
-        decide = alteration.incremental if api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS else alteration.legacy
-        decision: Any = await finish(decide(request))
-        changed: dict[ConfigKey, dict[str, str]] = {}
-        for record in decision.records:
-            key = record.resource_type, record.resource_name
-            values = changed.setdefault(key, dict(image.set_config(*key)))
-            if record.value is None:
-                values.pop(record.name, None)
-            else:
-                values[record.name] = record.value
-        failed = {key: await self._write_settings(key, values) for key, values in changed.items()}
+        cached. Decides again if another node changes the same settings meanwhile."""
+        keys = sorted(
+            {
+                (each.resource_type, each.resource_name)
+                for each in request.resources
+                if each.resource_type in _ENTITY_TYPES
+            }
+        )
+        for _ in range(ATTEMPTS):
+            image, versions = await self._with_settings(self._read_view(), keys)
+            alteration = ConfigAlteration(image, self._settings, forwarded=True)
+            decide = alteration.incremental if api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS else alteration.legacy
+            decision: Any = await finish(decide(request))
+            changed: dict[ConfigKey, dict[str, str]] = {}
+            for record in decision.records:
+                key = record.resource_type, record.resource_name
+                values = changed.setdefault(key, dict(image.set_config(*key)))
+                if record.value is None:
+                    values.pop(record.name, None)
+                else:
+                    values[record.name] = record.value
+            written = {key: await self._write_settings(key, each, versions.get(key)) for key, each in changed.items()}
+            if None not in written.values():
+                break
         for answer in decision.response.responses:
-            if error := failed.get((answer.resource_type, answer.resource_name)):
-                answer.error_code = error
+            error = written.get((answer.resource_type, answer.resource_name), ErrorCode.NONE)
+            if error != ErrorCode.NONE:
+                answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error
         return decision.response
 
-    async def _with_settings(self, image: MetadataImage, keys: Sequence[ConfigKey]) -> MetadataImage:
+    async def _with_settings(
+        self, image: MetadataImage, keys: Sequence[ConfigKey]
+    ) -> tuple[MetadataImage, dict[ConfigKey, int]]:
+        """Returns the image with the settings that ZooKeeper has, and the versions of their znodes. A znode that does
+        not exist has no version."""
         found = await self._sure([GetData(_config_path(key)) for key in keys])
         edit = image.configs.edit()
+        versions: dict[ConfigKey, int] = {}
         for key, result in zip(keys, found, strict=True):
             if result.is_ok:
+                data, stat = result.value
+                versions[key] = stat.version
                 try:
-                    values = znodes.decode_config(result.value[0])
+                    values = znodes.decode_config(data)
                 except znodes.MalformedZnodeError as error:
                     raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{_config_path(key)}: {error}") from None
             elif result.code == Code.NO_NODE:
@@ -254,30 +267,27 @@ class ZooKeeperAdmin:
                 edit[key] = dict(values)
             else:
                 edit.pop(key)
-        return image._replace(configs=edit.freeze())
+        return image._replace(configs=edit.freeze()), versions
 
-    async def _write_settings(self, key: ConfigKey, values: Mapping[str, str]) -> ErrorCode:
-        """Writes the settings of an entity together with the notification for all brokers. If only the
-        settings were written, the brokers would keep the old ones. A client that repeats the request would find the new
-        settings in ZooKeeper, so no broker would be notified."""
+    async def _write_settings(self, key: ConfigKey, values: Mapping[str, str], version: int | None) -> ErrorCode | None:
+        """Writes the settings of an entity together with the notification for all brokers, if the znode still has this
+        version. Returns None if it does not. If only the settings were written, the brokers would keep the old ones. A
+        client that repeats the request would find the new settings in ZooKeeper, so no broker would be notified."""
         if key[0] not in _ENTITY_TYPES:
             return ErrorCode.INVALID_REQUEST
         path, data = _config_path(key), znodes.encode_config(values)
-        entity = path.removeprefix(f"{paths.CONFIG}/")
         change_path = paths.config_change()
         change = Create(
             change_path,
-            znodes.encode_config_change(entity),
+            znodes.encode_config_change(path.removeprefix(f"{paths.CONFIG}/")),
             CreateMode.PERSISTENT_SEQUENTIAL,
             self._session.acl(change_path),
         )
-        writes: list[SetData | Create] = [SetData(path, data), Create(path, data, acl=self._session.acl(path))]
-        for _ in range(ATTEMPTS):
-            for write in writes:
-                [written] = await self._sure([Multi([write, change])])
-                if not _failed_first(written) or written.code not in (Code.NO_NODE, Code.NODE_EXISTS):
-                    return _error_of(written.code)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+        write = Create(path, data, acl=self._session.acl(path)) if version is None else SetData(path, data, version)
+        [written] = await self._sure([Multi([write, change])])
+        if _failed_first(written) and written.code in (Code.BAD_VERSION, Code.NO_NODE, Code.NODE_EXISTS):
+            return None
+        return _error_of(written.code)
 
 
 def _assignment(run: Any) -> dict[int, znodes.Assignment]:

@@ -176,6 +176,23 @@ def test_create_partitions_adds_to_the_assignment_that_zookeeper_has():
     run_story(story)
 
 
+@pytest.mark.parametrize(("seen", "error"), [(2, ErrorCode.REQUEST_TIMED_OUT), (4, ErrorCode.NONE)])
+def test_create_partitions_answers_when_the_partitions_have_leaders_or_the_time_is_over(seen, error):
+    async def story(world):
+        admin, roots = await made(world)
+        await admin.answer(call(create("t")), create("t"))
+        has(roots, "t")
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=4, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=1_000)
+        answering = asyncio.ensure_future(admin.answer(call(request), request))
+        await asyncio.sleep(0.5)
+        assert not answering.done()
+        has(roots, "t", seen)
+        assert [each.error_code for each in (await answering).results] == [error]
+
+    run_story(story)
+
+
 def test_delete_topics_asks_the_controller_by_a_znode():
     async def story(world):
         admin, roots = await made(world)

@@ -73,7 +73,7 @@ class ZooKeeperAdmin:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         if call.api_key == ApiKey.CREATE_TOPICS:
             answer = await self.create_topics(request)
-            await self._seen(answer.topics, request)
+            await self._seen([(topic, topic.num_partitions) for topic in answer.topics], request)
             return answer
         if call.api_key == ApiKey.CREATE_PARTITIONS:
             return await self._create_partitions(request)
@@ -131,20 +131,20 @@ class ZooKeeperAdmin:
         results |= dict(zip(again, await self._submit([writes[name][1] for name in again]), strict=True))
         return {name: error for name in names if (error := _error_of(results[name].code)) != ErrorCode.NONE}
 
-    async def _seen(self, topics: Sequence[Any], request: Any) -> None:
-        """Waits until the controller has elected the leaders of new topics, but at most as long as the client
-        allows."""
+    async def _seen(self, counts: Sequence[tuple[Any, int]], request: Any) -> None:
+        """Waits until the controller has elected the leaders of new partitions, but at most as long as the client
+        allows. `counts` has the result of each topic and its number of partitions."""
         if request.validate_only or request.timeout_ms <= 0:
             return
-        made = [topic for topic in topics if not topic.error_code]
+        made = [(topic, count) for topic, count in counts if not topic.error_code]
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
-                while not all(has_leaders(self._read_view(), topic.name, topic.num_partitions) for topic in made):
+                while not all(has_leaders(self._read_view(), topic.name, count) for topic, count in made):
                     await self._applied()
         except TimeoutError:
             image = self._read_view()
-            for topic in made:
-                if not has_leaders(image, topic.name, topic.num_partitions):
+            for topic, count in made:
+                if not has_leaders(image, topic.name, count):
                     topic.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     async def _create_partitions(self, request: Any) -> Any:
@@ -165,6 +165,8 @@ class ZooKeeperAdmin:
         for result in decision.response.results:
             if result.name in failed:
                 result.error_code, result.error_message = failed[result.name]
+        wanted = {topic.name: topic.count for topic in request.topics}
+        await self._seen([(result, wanted[result.name]) for result in decision.response.results], request)
         return decision.response
 
     async def _add_partitions(self, name: str, run: Any) -> ErrorCode:

@@ -10,9 +10,12 @@ from kafkacore.controller.zookeeper import failover
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.controller.zookeeper.request_batches import RequestBatch
 from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ListPartitionReassignmentsRequest
 from kafkacore.simulation.schedule import NS_OF_A_S
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.client import SessionState
 from kafkacore.zookeeper.operations import Code, Create, CreateMode, Delete, Multi, Result, SetData, ZooKeeperError
 
 PARTITIONS = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(30)}
@@ -189,6 +192,27 @@ def test_controller_pauses_and_goes_on_when_its_connection_breaks():
         assert world.active() is former
         assert world.controller_epoch() == 1
         assert world.state("more", 0)["leader"] == 1
+
+    run_cluster(story)
+
+
+def test_controller_answers_only_after_its_connection_is_back():
+    """While the connection is broken, another broker may have become the controller."""
+
+    def story(world):
+        former = started(world)
+        for server in world.zookeeper.servers.values():
+            server.stop()
+        world.wait_for(lambda: former.client.state is SessionState.CONNECTING)
+        work = former.controller.list_reassignments(ListPartitionReassignmentsRequest(topics=None), 0)
+        listed = former.loop.create_task(work)
+        world.step_for(1)
+        assert not listed.done()
+        for server in world.zookeeper.servers.values():
+            server.start()
+        world.wait_for(listed.done)
+        assert former.client.state is SessionState.CONNECTED
+        assert listed.result().error_code == ErrorCode.NONE
 
     run_cluster(story)
 

@@ -224,8 +224,10 @@ class ZooKeeperController:
 
     async def _run(self) -> None:
         while True:
-            await self._connected.wait()
-            await self._process(await self.events.take())
+            await self.events.filled()
+            await self._connected.wait()  # events may be dropped meanwhile
+            if len(self.events):
+                await self._process(await self.events.take())
 
     async def _process(self, event: Event) -> None:
         """Runs one event. Sends the requests to brokers when the event ends, even after an error, because the changes

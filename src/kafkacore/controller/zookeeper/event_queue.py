@@ -48,15 +48,19 @@ class EventQueue:
         for event in dropped:
             drop(event)
 
-    async def take(self) -> Event:
-        """Waits for the next event, removes it from the queue and returns it. From then on, no later event is merged
-        into it."""
+    async def filled(self) -> None:
+        """Waits until there is an event."""
         while not len(self):
             self._taker = asyncio.get_running_loop().create_future()
             try:
                 await self._taker
             finally:
                 self._taker = None
+
+    async def take(self) -> Event:
+        """Waits for the next event, removes it from the queue and returns it. From then on, no later event is merged
+        into it."""
+        await self.filled()
         event = self._next().popleft()
         key = event.key()
         if key is not None:

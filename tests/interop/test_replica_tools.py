@@ -224,6 +224,15 @@ def test_plan_is_generated_alike(run, topic, tmp_path):
     assert lines[4] == assignment(topic, [102], [102])
 
 
+def test_plan_for_a_broker_that_does_not_exist_is_refused(cluster, topic, tmp_path):
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps({"topics": [{"topic": topic}]}))
+    command = [ROOT / ".venv" / "bin" / "kafkacore", "reassign-partitions", "--bootstrap-server"]
+    command += [cluster.addresses[101], "--generate", "--topics-to-move-json-file", file, "--broker-list", "102,9"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "kafkacore: Unknown broker id 9\n")
+
+
 def test_election_of_a_partition_that_does_not_exist_is_refused_alike(run):
     code, lines = run("leader-election", "--election-type", "PREFERRED", "--topic", "nowhere", "--partition", 3)
     assert code == 1

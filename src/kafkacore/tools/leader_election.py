@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ElectLeadersRequest
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
-from kafkacore.tools.reassignment import PartitionId, read_file, text_of
+from kafkacore.tools.reassignment import PartitionId, entries, read_file, text_of
 
 DESCRIPTION: Final = (
     "Elects the preferred leaders of partitions, or elects out-of-sync replicas if no in-sync replica is alive."
 )
 TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
 TIMEOUT_MS: Final = 15_000
+_ELECTED: Final = {"topic": "orders", "partition": 0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,10 +64,11 @@ def _partitions(arguments: argparse.Namespace) -> list[Any] | None:
 
 
 def _from_file(path: str) -> list[PartitionId]:
-    try:
-        found = [(str(each["topic"]), int(each["partition"])) for each in read_file(path)["partitions"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise AdminError(f'{path} needs "partitions" with "topic" and "partition": {error!r}') from None
+    found = [(each["topic"], each["partition"]) for each in entries(path, read_file(path), "partitions", _ELECTED)]
+    if not found:
+        raise AdminError(
+            f'{path} names no partition: "partitions" must be a list of entries like {json.dumps(_ELECTED)}'
+        )
     if len(set(found)) < len(found):
         twice = sorted({text_of(each) for each in found if found.count(each) > 1})
         raise AdminError(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     IncrementalAlterConfigsRequest,
@@ -153,7 +154,7 @@ class Reassignments:
         found: Plan = {}
         for topic in answer.topics:
             if topic.error_code != UNKNOWN_TOPIC_OR_PARTITION:
-                check(topic.error_code, None)
+                check(topic.error_code, f"Topic {topic.name}: {ErrorCode(topic.error_code).message}")
                 found |= {(topic.name, each.partition_index): list(each.replica_nodes) for each in topic.partitions}
         return found
 
@@ -204,7 +205,8 @@ async def _generate(moves: Reassignments, arguments: argparse.Namespace) -> None
         raise AdminError(f"Topic {missing[0]} not found.")
     nodes = (await moves.admin.describe_cluster()).brokers
     racks = {node.broker_id: None if arguments.disable_rack_aware else node.rack for node in nodes}
-    chosen = [UsableBroker(each, racks[each], False) for each in brokers if each in racks]
+    _refuse_unknown(brokers, racks)
+    chosen = [UsableBroker(each, racks[each], False) for each in brokers]
     if len({each.rack is None for each in chosen}) > 1:
         raise AdminError(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
@@ -228,9 +230,7 @@ async def _execute(moves: Reassignments, arguments: argparse.Namespace) -> None:
     if under_way and not arguments.additional:
         raise AdminError(EXISTING)
     known = {node.broker_id for node in (await moves.admin.describe_cluster()).brokers}
-    unknown = sorted({each for replicas in plan.values() for each in replicas} - known)
-    if unknown:
-        raise AdminError(f"Unknown broker id {unknown[0]}")
+    _refuse_unknown({each for replicas in plan.values() for each in replicas}, known)
     found = await moves.replicas(topic for topic, _ in plan)
     if missing := plan.keys() - found.keys():
         raise AdminError(f"Unable to find partition: {', '.join(map(text_of, sorted(missing)))}")
@@ -250,6 +250,11 @@ async def _execute(moves: Reassignments, arguments: argparse.Namespace) -> None:
     print(f"Successfully started partition reassignment{_s(plan)} for {listed(plan)}")
     if directories:
         await replica_moves.start(moves.admin, directories, arguments.timeout)
+
+
+def _refuse_unknown(brokers: Iterable[int], known: Container[int]) -> None:
+    if unknown := sorted(each for each in brokers if each not in known):
+        raise AdminError(f"Unknown broker id {unknown[0]}")
 
 
 async def _throttle(

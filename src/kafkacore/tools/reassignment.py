@@ -18,6 +18,11 @@ Plan = dict[PartitionId, list[int]]
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
 _NOWHERE: Final[Mapping[ReplicaId, Place]] = {}
+# Entries of the files, which also show the user how an entry must look.
+_NOTHING: Final[Mapping[str, Any]] = {}
+_TOPIC: Final = {"topic": "orders"}
+_PLANNED: Final = {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}
+_PLACED: Final = {"log_dirs": ["any", "any", "any"]}
 
 
 class Move(NamedTuple):
@@ -50,21 +55,44 @@ def read_plan(path: str) -> tuple[Plan, Directories]:
     plan: Plan = {}
     directories: Directories = {}
     twice = []
-    try:
-        for each in _versioned(read_file(path), path).get("partitions", ()):
-            partition, replicas = (str(each["topic"]), int(each["partition"])), [int(one) for one in each["replicas"]]
-            directories |= _directories(partition, replicas, each)
-            if partition in plan:
-                twice.append(partition)
-            plan[partition] = replicas
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise AdminError(f'{path}: a partition needs "topic", "partition" and "replicas": {error!r}') from None
+    for each in entries(path, _versioned(read_file(path), path), "partitions", _PLANNED, _PLACED):
+        partition, replicas = (each["topic"], each["partition"]), each["replicas"]
+        directories |= _directories(partition, replicas, each)
+        if partition in plan:
+            twice.append(partition)
+        plan[partition] = replicas
     _check(plan, twice)
     return plan, directories
 
 
+def entries(
+    path: str, parsed: Any, field: str, example: Mapping[str, Any], optional: Mapping[str, Any] = _NOTHING
+) -> list[dict[str, Any]]:
+    """Returns the list `field` of a file. Each entry has the fields of `example`, with values of the same types, and
+    perhaps those of `optional`. Raises AdminError."""
+    if not isinstance(parsed, dict):
+        raise AdminError(f"{path} must contain a JSON object")
+    found = parsed.get(field, [])
+    if not isinstance(found, list):
+        raise AdminError(f'{path}: "{field}" must be a list of entries like {json.dumps(example)}')
+    for each in found:
+        given = {name: optional[name] for name in optional if isinstance(each, dict) and name in each}
+        if not _is_like(each, {**example, **given}):
+            shown = json.dumps({**example, **given})
+            raise AdminError(f'{path}: an entry of "{field}" must be like {shown}, not {json.dumps(each)}')
+    return found
+
+
+def _is_like(value: Any, example: Any) -> bool:
+    if type(value) is not type(example):
+        return False
+    if isinstance(example, dict):
+        return all(name in value and _is_like(value[name], each) for name, each in example.items())
+    return not isinstance(example, list) or all(_is_like(each, example[0]) for each in value)
+
+
 def _directories(partition: PartitionId, replicas: Sequence[int], fields: Mapping[str, Any]) -> Directories:
-    paths = [str(one) for one in fields.get("log_dirs", [ANY_DIRECTORY] * len(replicas))]
+    paths = fields.get("log_dirs", [ANY_DIRECTORY] * len(replicas))
     if len(paths) != len(replicas):
         raise AdminError(
             f"Size of replicas list {list(replicas)} is different from size of log dirs list [{', '.join(paths)}] for "
@@ -79,10 +107,9 @@ def _directories(partition: PartitionId, replicas: Sequence[int], fields: Mappin
 
 def read_topics(path: str) -> list[str]:
     """Reads the topics in a --topics-to-move-json-file. Raises AdminError, and OSError."""
-    try:
-        topics = [str(each["topic"]) for each in _versioned(read_file(path), path).get("topics", ())]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise AdminError(f'{path}: a topic needs "topic": {error!r}') from None
+    topics = [each["topic"] for each in entries(path, _versioned(read_file(path), path), "topics", _TOPIC)]
+    if not topics:
+        raise AdminError(f'{path} names no topic: "topics" must be a list of entries like {json.dumps(_TOPIC)}')
     if repeated := _repeated(topics):
         raise AdminError(f"List of topics to reassign contains duplicate entries: [{', '.join(repeated)}]")
     return topics

@@ -1,14 +1,18 @@
 """Files with reassignment plans, and the throttles of a reassignment."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkacore.tools.admin import AdminError
+from kafkacore.tools.main import main
 from kafkacore.tools.reassignment import Move, plan_as_json, read_brokers, read_plan, read_topics, throttles_of
 from kafkacore.tools.replica_moves import Place, ReplicaId, is_done, line_of
+
+LIKE = 'an entry of "partitions" must be like {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]'
 
 
 def written(path: Path, content: Any) -> str:
@@ -61,7 +65,22 @@ def test_move_between_directories_is_described_by_its_state(place: Place, line: 
         ({"version": 2}, "Not supported version field value 2"),
         (partitions(), "list cannot be empty"),
         (partitions({"topic": "t", "partition": 0, "replicas": []}), "replica list cannot be empty"),
-        (partitions({"topic": "t", "replicas": [1]}), 'needs "topic", "partition" and "replicas"'),
+        ({"partitions": {"t": 0}}, '"partitions" must be a list of entries like {"topic": "orders", '),
+        ({"partitions": None}, '"partitions" must be a list of entries like {"topic": "orders", '),
+        (partitions({"topic": "t", "replicas": [1]}), f'{LIKE}}}, not {{"topic": "t", "replicas": [1]}}'),
+        (
+            partitions({"topic": "t", "partition": "0", "replicas": [1]}),
+            f'{LIKE}}}, not {{"topic": "t", "partition": "0"',
+        ),
+        (partitions({"topic": "t", "partition": 0, "replicas": "12"}), f'{LIKE}}}, not {{"topic": "t", "partition": 0'),
+        (
+            partitions({"topic": "t", "partition": 0, "replicas": [True]}),
+            f'{LIKE}}}, not {{"topic": "t", "partition": 0',
+        ),
+        (
+            partitions({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": None}),
+            f'{LIKE}, "log_dirs": ["any", "any", "any"]}}, not {{"topic": "t"',
+        ),
         (partitions({"topic": "t", "partition": 0, "replicas": [1, 1]}), "t-0 contains multiple entries for 1"),
         (partitions(*[{"topic": "t", "partition": 0, "replicas": [1]}] * 2), "duplicate topic partitions: t-0"),
         (
@@ -71,8 +90,41 @@ def test_move_between_directories_is_described_by_its_state(place: Place, line: 
     ],
 )
 def test_plan_is_refused_when_it_is_malformed(tmp_path: Path, content: Any, message: str) -> None:
-    with pytest.raises(AdminError, match=message):
+    with pytest.raises(AdminError, match=re.escape(message)):
         read_plan(written(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"topic": [{"topic": "t"}]}, 'names no topic: "topics" must be a list of entries like {"topic": "orders"}'),
+        ({"topics": ["t"]}, 'an entry of "topics" must be like {"topic": "orders"}, not "t"'),
+        ({"topics": "t"}, '"topics" must be a list of entries like {"topic": "orders"}'),
+    ],
+)
+def test_topics_are_refused_when_their_file_is_malformed(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(AdminError, match=re.escape(message)):
+        read_topics(written(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "must contain a JSON object"),
+        (
+            {"partitions": []},
+            'names no partition: "partitions" must be a list of entries like {"topic": "orders", "part',
+        ),
+        ({"partitions": [{"topic": "t"}]}, 'must be like {"topic": "orders", "partition": 0}, not {"topic": "t"}'),
+    ],
+)
+def test_election_is_refused_when_its_file_is_malformed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: Any, message: str
+) -> None:
+    file = written(tmp_path, content)
+    where = ["--bootstrap-server", "localhost:1", "--election-type", "preferred", "--path-to-json-file", file]
+    assert main(["leader-election", *where]) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_topics_and_brokers_are_refused_when_one_stands_twice(tmp_path: Path) -> None:

@@ -118,6 +118,27 @@ def test_option_with_the_address_of_the_other_kind_of_node_is_named(node, words,
     assert found.stderr == f"kafkacore: {option} {address} names a {other}, but this option needs {kind}s\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cluster", "unregister", "--id", "99999999999", "--bootstrap-server"),
+        (
+            "leader-election",
+            "--election-type",
+            "preferred",
+            "--topic",
+            "t",
+            "--partition=9999999999",
+            "--bootstrap-server",
+        ),
+    ],
+)
+def test_number_that_no_request_can_hold_is_refused_at_once(node, words):
+    found = ours(*words, node.bootstrap)
+    assert found.returncode == 1
+    assert re.fullmatch(r"kafkacore: \w+Request\.\S+: out of range for its type\n", found.stderr)
+
+
 def test_verification_that_asks_a_controller_needs_brokers(node):
     found = ours("replica-verification", "--bootstrap-server", node.controller)
     assert found.returncode == 1
@@ -151,7 +172,9 @@ def test_dry_run_of_add_controller_names_the_node_of_the_configuration(tmp_path,
     ("arguments", "message"),
     [
         (("metadata-quorum", "describe", "--status"), "--bootstrap-server --bootstrap-controller is required"),
-        (("cluster", "cluster-id", "-b", "nowhere"), "'nowhere' must be host:port"),
+        (("cluster", "cluster-id", "-b", "nowhere"), "--bootstrap-server: entry 'nowhere' must be host:port"),
+        (("cluster", "cluster-id", "-b", ""), "--bootstrap-server: entry '' must be host:port"),
+        (("cluster", "cluster-id", "-C", ""), "--bootstrap-controller: entry '' must be host:port"),
         (("features", "--bootstrap-server", "localhost:1", "feature-dependencies", "--feature", "x=2"), "Unknown"),
         (("features", "--bootstrap-server", "localhost:1", "upgrade", "--feature", "x"), "must be NAME=LEVEL"),
         (

@@ -60,8 +60,8 @@ def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[
     """Runs the coroutine `story` with an admin client of the cluster from the arguments, and returns its result. Raises
     AdminError."""
     brokers = getattr(arguments, "bootstrap_server", None)
-    kind = BROKERS if brokers else CONTROLLERS
-    bootstrap = bootstrap_addresses(brokers or arguments.bootstrap_controller)
+    kind = CONTROLLERS if brokers is None else BROKERS
+    bootstrap = bootstrap_addresses(arguments.bootstrap_controller if brokers is None else brokers, kind)
 
     async def whole() -> T:
         admin = Admin(bootstrap, kind)
@@ -73,12 +73,13 @@ def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[
     return asyncio.run(whole())
 
 
-def bootstrap_addresses(text: str) -> list[Address]:
-    """Returns the addresses in `host:port,host:port`. Raises AdminError."""
+def bootstrap_addresses(text: str, kind: int) -> list[Address]:
+    """Returns the addresses in `host:port,host:port`, the value of the option for this kind of nodes. Raises
+    AdminError."""
     try:
         return [parse_address(entry.strip()) for entry in text.split(",")]
     except AddressError as error:
-        raise AdminError(str(error)) from None
+        raise AdminError(f"{_KINDS[kind][0]}: {error}") from None
 
 
 class Admin:
@@ -159,13 +160,13 @@ class Admin:
                     try:
                         if (answer := await attempt()) is not None:
                             return answer
-                    except (OSError, ProtocolError) as error:
+                    except OSError as error:
                         why = str(error)
                     except UnsupportedVersionError as error:
                         option, wanted, _ = _KINDS[self.kind]
                         advice = f"Check that {option} names {wanted}s, and that their release is 3.9 or later"
                         raise AdminError(f"{error}. {advice}") from error
-                    except KafkaError as error:
+                    except (KafkaError, ProtocolError) as error:  # ProtocolError: the request cannot be encoded
                         raise AdminError(str(error)) from error
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:

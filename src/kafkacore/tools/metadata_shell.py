@@ -18,7 +18,8 @@ from kafkacore.inspection.metadata_shell.live import Observer
 from kafkacore.inspection.report import Report
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.records import MetadataError
-from kafkacore.tools.admin import LIMIT_S, Admin, AdminError, bootstrap_addresses, run_admin
+from kafkacore.tools.admin import CONTROLLERS, LIMIT_S, Admin, AdminError, bootstrap_addresses, run_admin
+from kafkacore.tools.numbers import whole_number
 
 DESCRIPTION: Final = (
     "Shows the metadata of a cluster as a tree of files, as kafka-metadata-shell does. It reads a snapshot, the "
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at-offset",
-        type=int,
+        type=whole_number(0),
         metavar="N",
         help="show the state after the record at offset N, if it can still be reached",
     )
@@ -91,7 +92,7 @@ def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[
         image, findings = files.load(arguments.snapshot or arguments.directory, arguments.at_offset)
         return lambda: image, findings
     cluster_id = run_admin(arguments, _ask_cluster_id)
-    addresses = [(each.host, each.port) for each in bootstrap_addresses(arguments.bootstrap_controller)]
+    addresses = [(each.host, each.port) for each in bootstrap_addresses(arguments.bootstrap_controller, CONTROLLERS)]
     observer = Observer(addresses, cluster_id, arguments.at_offset)
     stack.callback(observer.close)
     observer.start(LIMIT_S)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Final
+
+INT_MAX: Final = 0x7FFFFFFF
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Returns a `type` for argparse: an integer of at least `least`."""
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Returns a `type` for argparse: an integer from `least` to `most`."""
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least {least}")
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number {limits}")
         return number
 
     return parse

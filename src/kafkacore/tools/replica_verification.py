@@ -23,7 +23,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest, Message, MetadataRequest
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.tools.admin import CLIENT_ID, Admin, AdminError, check, run_admin
-from kafkacore.tools.numbers import at_least
+from kafkacore.tools.numbers import INT_MAX, whole_number
 
 DESCRIPTION: Final = (
     "Compares the replicas of partitions, on a live cluster or in the log directories of stopped brokers."
@@ -44,14 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--topics-include", default=".*", metavar="REGEX", help="the topics to compare (default: all)")
     parser.add_argument(
-        "--fetch-size", type=at_least(1), default=FETCH_BYTES, metavar="BYTES", help="the limit of each Fetch"
+        "--fetch-size",
+        type=whole_number(1, INT_MAX),
+        default=FETCH_BYTES,
+        metavar="BYTES",
+        help="the limit of each Fetch",
     )
     parser.add_argument(
-        "--max-wait-ms", type=at_least(0), default=1000, metavar="MS", help="the longest wait of each Fetch"
+        "--max-wait-ms",
+        type=whole_number(0, INT_MAX),
+        default=1000,
+        metavar="MS",
+        help="the longest wait of each Fetch",
     )
     parser.add_argument(
         "--report-interval-ms",
-        type=at_least(0),
+        type=whole_number(0, INT_MAX),
         default=0,
         metavar="MS",
         help="compare again after this time (0: once)",
@@ -119,7 +127,7 @@ async def _compare_live(admin: Admin, arguments: argparse.Namespace, wanted: re.
     try:
         found = []
         for topic in sorted(topics, key=lambda each: str(each.name)):
-            check(topic.error_code, None)
+            check(topic.error_code, f"Topic {topic.name}: {ErrorCode(topic.error_code).message}")
             for partition in sorted(topic.partitions, key=lambda each: int(each.partition_index)):
                 place = Place(topic.name, partition.partition_index)
                 found.append(await compare_replicas(place, partition.replica_nodes, nodes, arguments))

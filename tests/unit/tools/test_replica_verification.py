@@ -96,11 +96,12 @@ def test_directory_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("option", ["--report-interval-ms", "--max-wait-ms", "--fetch-size"])
-def test_negative_number_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("value", ["-5", "x", "99999999999999999999999999"])
+def test_number_out_of_range_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["replica-verification", "--directories", "d", option, "-5"])
+        main(["replica-verification", "--directories", "d", option, value])
     assert ended.value.code == 2
-    assert f"argument {option}: '-5' must be a whole number of at least " in capsys.readouterr().err
+    assert f"argument {option}: '{value}' must be a whole number " in capsys.readouterr().err
 
 
 # --- live replicas ---

@@ -107,9 +107,45 @@ def test_command_refuses_a_trace_of_many_runs(capsys: pytest.CaptureFixture[str]
     assert "--trace writes the events of one run" in capsys.readouterr().err
 
 
-def test_command_refuses_nodes_that_name_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--nodes", "three"]) == 1
-    assert "'three' names no cluster" in capsys.readouterr().err
+@pytest.mark.parametrize("nodes", ["three", "quorum:0+1", "zookeeper:0+3", "zookeeper:3+0"])
+def test_command_refuses_nodes_that_name_no_cluster(nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--nodes", nodes]) == 1
+    assert f"'{nodes}' names no cluster" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--steps", "-1"), ("--runs", "0"), ("--processes", "0")])
+def test_command_refuses_a_number_that_is_too_small(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--nodes", "quorum:3", option, value])
+    assert ended.value.code == 2
+    assert f"argument {option}: '{value}' must be a whole number of at least" in capsys.readouterr().err
+
+
+def test_help_breaks_no_name_of_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    assert {bug.name for bug in BUGS} <= set(capsys.readouterr().out.split())
+
+
+def test_command_prints_only_the_verdict_when_its_nodes_warn() -> None:
+    # The process must have no handler of its own for logs, as pytest has. In this run, a controller fences a broker.
+    command = [
+        sys.executable,
+        "-m",
+        "kafkacore.tools.main",
+        "simulate",
+        "--seed",
+        "5",
+        "--nodes",
+        "3c2b",
+        "--steps",
+        "10",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("seed 5: all is well")
+    assert done.stderr == ""
 
 
 def test_planted_bug_leaves_nothing_behind_when_its_block_ends() -> None:

@@ -24,8 +24,8 @@ QUORUM: Final = "quorum:3+1"
 ZOOKEEPER: Final = "zookeeper:3+3"
 WHOLE: Final = "3c2b"
 _CLUSTER: Final = re.compile(r"(?:(\d+)c(?:(\d+)b)?)?(\d+)?")
-_ZOOKEEPER: Final = re.compile(r"zookeeper:(\d+)(?:\+(\d+))?")
-_QUORUM: Final = re.compile(r"quorum:(\d+)(?:\+(\d+))?")
+_ZOOKEEPER: Final = re.compile(r"zookeeper:([1-9]\d*)(?:\+([1-9]\d*))?")
+_QUORUM: Final = re.compile(r"quorum:([1-9]\d*)(?:\+(\d+))?")
 SEED_BITS: Final = 48
 
 

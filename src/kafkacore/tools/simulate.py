@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -10,13 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from random import SystemRandom
+from textwrap import fill
 from typing import Final, TextIO
 
 from kafkacore.simulation.planted import BUGS, BY_NAME, planted
 from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, ZOOKEEPER, Verdict, seeds_from, try_seed
+from kafkacore.tools.numbers import whole_number
 
 DESCRIPTION: Final = (
     "Runs a cluster in a simulated world. A seed decides which messages are lost, late or repeated, which links are "
@@ -32,21 +35,36 @@ COVERAGE_EVENTS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, help="decides everything (default: a new one, which is printed)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"the number of faults (default {STEPS})")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="decides everything (default: a new one, which is printed)"
+    )
+    parser.add_argument(
+        "--steps", type=whole_number(0), default=STEPS, metavar="N", help=f"the number of faults (default {STEPS})"
+    )
     parser.add_argument(
         "--nodes", default=NODES, metavar="SPEC",
         help=f"the cluster (default {NODES}); {ZOOKEEPER} is in ZooKeeper mode; {QUORUM} has only Raft cores",
     )  # fmt: skip
     parser.add_argument("--trace", metavar="FILE", help="write every event to this file")
     parser.add_argument(
-        "--runs", type=int, default=1, help="the number of seeds to run; more than one are drawn from --seed"
+        "--runs",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="the number of seeds to run; more than one are drawn from --seed",
     )
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="processes for --runs (default: one per core)"
+        "--processes",
+        type=whole_number(1),
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes for --runs (default: one per core)",
     )
     parser.add_argument("--plant", choices=sorted(BY_NAME), metavar="BUG", help="plant a bug, see below")
-    parser.epilog = "Bugs to plant: " + ", ".join(bug.name for bug in BUGS)
+    # argparse would break the names of bugs at their hyphens.
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = fill(DESCRIPTION)
+    parser.epilog = "Bugs to plant:\n  " + "\n  ".join(bug.name for bug in BUGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,12 +72,24 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.runs > 1 and arguments.trace:
             raise ValueError("--trace writes the events of one run: leave out --runs, or repeat one seed with --trace")
-        if arguments.runs > 1:
-            return _run_many(seed, arguments)
-        return _run_one(seed, arguments)
+        with _quiet_nodes():
+            return _run_many(seed, arguments) if arguments.runs > 1 else _run_one(seed, arguments)
     except ValueError as error:
         print(f"kafkacore: {error}", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def _quiet_nodes() -> Iterator[None]:
+    """Hides the warnings of the simulated nodes. They are about the faults of the run, and say neither the run nor its
+    time."""
+    log = logging.getLogger("kafkacore")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _run_one(seed: int, arguments: argparse.Namespace) -> int:

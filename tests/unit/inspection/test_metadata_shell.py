@@ -91,6 +91,12 @@ def test_directory_is_refused_when_it_holds_no_metadata(tmp_path):
         files.load(str(tmp_path))
 
 
+def test_file_is_refused_when_it_is_no_part_of_a_metadata_log(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    with pytest.raises(LogDirectoryError, match=r"meta\.properties: contains no whole batch"):
+        files.load(str(tmp_path / "meta.properties"))
+
+
 def test_torn_tail_is_a_remark_when_it_ends_the_log(metadata):
     path = metadata / "00000000000000000010.log"
     data = path.read_bytes()

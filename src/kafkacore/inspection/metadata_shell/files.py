@@ -78,6 +78,8 @@ def _load_file(path: str, at_offset: int | None, findings: Findings) -> Metadata
         return _read_snapshot(snapshot, findings)[0]
     replay = _Replay(MetadataPublisher(), findings, at_offset)
     replay.add_file(path, last=True)
+    if replay.next_offset == 0 and not replay.ended and os.path.getsize(path):
+        raise LogDirectoryError(f"{path}: contains no whole batch, so it is neither a snapshot nor a segment")
     return replay.image
 
 

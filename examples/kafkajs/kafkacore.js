@@ -12,9 +12,14 @@ export async function startKafka(...options) {
     ["dev", "--json", "--with-parent", ...options],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
-  const failed = once(child, "exit").then(([code]) => {
-    throw new Error(`kafkacore dev ended with ${code} before it was ready`);
-  });
+  const failed = once(child, "exit").then(
+    ([code]) => {
+      throw new Error(`kafkacore dev ended with ${code} before it was ready`);
+    },
+    (error) => {
+      throw new Error(`cannot run ${program}: install kafkacore, or set KAFKACORE to its path`, { cause: error });
+    },
+  );
   const [line] = await Promise.race([once(createInterface({ input: child.stdout }), "line"), failed]);
   failed.catch(() => {});
   return {

@@ -12,7 +12,7 @@ before(async () => {
   kafka = new Kafka({ brokers: [broker.bootstrap], logLevel: logLevel.ERROR });
 });
 
-after(() => broker.stop());
+after(() => broker?.stop());
 
 test("orders are read by a group", { timeout: 30_000 }, async () => {
   const producer = kafka.producer();

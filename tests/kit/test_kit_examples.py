@@ -65,3 +65,12 @@ def test_kafkajs_example_passes(tmp_path: Path) -> None:
     (tmp_path / "kafkajs" / "node_modules").symlink_to(modules)
     told = run(["npm", "test", "--silent"], tmp_path / "kafkajs", 100)
     assert "# pass 1" in told or "pass 1" in told
+    # Without kafkacore, the only error is the one that says so.
+    missing = os.environ | {"KAFKACORE": str(tmp_path / "kafkacore")}
+    command = ["npm", "test", "--silent"]
+    failed = subprocess.run(
+        command, cwd=tmp_path / "kafkajs", env=missing, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert failed.returncode == 1
+    assert f"cannot run {tmp_path}/kafkacore: install kafkacore, or set KAFKACORE to its path" in failed.stdout
+    assert "TypeError" not in failed.stdout

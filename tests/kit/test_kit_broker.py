@@ -223,6 +223,11 @@ def test_key_without_effect_is_a_warning() -> None:
         Broker(configs={"zookeeper.connect": "somewhere"}).close()
 
 
+def test_single_name_is_refused_where_topics_are_expected() -> None:
+    with pytest.raises(TypeError, match=r"`topics` is the string 'orders'; give a list such as \['orders'\]"):
+        Broker(topics="orders")
+
+
 def test_topic_has_its_own_configs() -> None:
     with Broker() as broker:
         assert broker.create_topic("t", 2, configs={"max.message.bytes": 100}) == "t"

@@ -104,6 +104,13 @@ def test_wait_shows_the_state_of_each_node_when_its_time_is_over(new: Callable[.
         cluster.wait_until(lambda: False, "a miracle", limit_s=0.2)
 
 
+def test_node_that_does_not_exist_is_refused() -> None:
+    with Cluster(nodes=2, seed=1) as cluster:
+        for call in (lambda: cluster[3], lambda: cluster.cut(1, 3), lambda: cluster.slow_disk(3, ms=5)):
+            with pytest.raises(ValueError, match="there is no node 3; the nodes are 1 to 2"):
+                call()
+
+
 def test_node_answers_any_request(new: Callable[..., Cluster]) -> None:
     cluster = new(controllers=1, brokers=2)
     answer = cluster[3].ask(DescribeClusterRequest())

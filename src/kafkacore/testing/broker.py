@@ -10,7 +10,7 @@ import gc
 import os
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
@@ -26,12 +26,11 @@ from kafkacore.testing.faults import Fault, RequestFault
 from kafkacore.testing.groups import Groups
 from kafkacore.testing.interception import Interception, gate
 from kafkacore.testing.logs import Log, LogRecord
-from kafkacore.testing.lookup import UnknownName, api_named, as_text, error_named, unknown
+from kafkacore.testing.lookup import Topics, UnknownName, api_named, as_text, error_named, unknown, with_partitions
 from kafkacore.testing.recorder import Requests
 from kafkacore.tools import dev
 
 T = TypeVar("T")
-Topics = Iterable[str] | Mapping[str, int]
 
 # Files in this directory use no disk. On a machine without this directory, the files are in the usual temporary
 # directory.
@@ -250,7 +249,7 @@ class Broker:
     def create_topics(self, topics: Topics) -> None:
         """Creates several topics. `topics` is a list of names, or a mapping from each name to its number of partitions.
         Raises KafkaError for the first topic that the broker refuses."""
-        wanted = list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
+        wanted = with_partitions(topics)
         if not wanted:
             return
         for name, error, message in self.node.create_topics(wanted):

@@ -13,11 +13,10 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.server.node import Node
 from kafkacore.testing.cluster_backend import ClusterBackend
 from kafkacore.testing.logs import LogRecord
-from kafkacore.testing.lookup import as_text
+from kafkacore.testing.lookup import Topics, UnknownName, as_text, with_partitions
 from kafkacore.testing.real_cluster import RealCluster
 from kafkacore.testing.simulated_cluster import SimulatedBackend
 
-Topics = Iterable[str] | Mapping[str, int]
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 LIMIT_S: Final = 30.0
 MOST_SLOW_MS: Final = 1_000
@@ -215,6 +214,8 @@ class Cluster:
     # --- nodes ---
 
     def __getitem__(self, node_id: int) -> ClusterNode:
+        if node_id not in self.nodes:
+            raise UnknownName(f"there is no node {node_id}; the nodes are 1 to {len(self.nodes)}")
         return self.nodes[node_id]
 
     def __iter__(self) -> Iterator[ClusterNode]:
@@ -343,7 +344,7 @@ class Cluster:
     def create_topics(self, topics: Topics) -> None:
         """Creates several topics. `topics` is a list of names, or a mapping from each name to its number of
         partitions."""
-        for name, partitions in topics.items() if isinstance(topics, Mapping) else ((name, 1) for name in topics):
+        for name, partitions in with_partitions(topics):
             self.create_topic(name, partitions)
 
     def leader(self, topic: str, partition: int = 0) -> ClusterNode:

@@ -1,8 +1,8 @@
-"""Looks up the APIs and errors that a test names. For an unknown name, suggests similar names."""
+"""Looks up the APIs, errors and topics that a test names. For an unknown name, suggests similar names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -11,6 +11,8 @@ from kafkacore.protocol.apis import Api
 from kafkacore.protocol.errors import ErrorCode
 
 _LISTED: Final = 12  # the greatest number of names in a message
+# Names of topics, or the number of partitions for each name.
+Topics = Iterable[str] | Mapping[str, int]
 
 
 class UnknownName(ValueError):
@@ -57,6 +59,14 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     some = sorted(by_plain.values())
     more = f" and {len(some) - _LISTED} more" if len(some) > _LISTED else ""
     return f"there is no {kind} called {name!r}; there are {', '.join(some[:_LISTED]) or 'none at all'}{more}"
+
+
+def with_partitions(topics: Topics) -> list[tuple[str, int]]:
+    """Returns each topic with its number of partitions. Raises TypeError for a single name, because its letters would
+    be taken for names."""
+    if isinstance(topics, str):
+        raise TypeError(f"`topics` is the string {topics!r}; give a list such as [{topics!r}], or {{{topics!r}: 3}}")
+    return list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
 
 
 def as_text(value: object) -> str:

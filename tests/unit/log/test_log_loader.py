@@ -70,6 +70,18 @@ def test_load_removes_deleted_files_and_orphaned_indexes(tmp_path: Path) -> None
     assert list(path.glob("*.checkpoint.deleted")), "only the metadata log removes its own snapshots"
 
 
+def test_retention_deletes_the_segments_that_a_crash_left_below_the_log_start_offset(tmp_path: Path) -> None:
+    made(tmp_path)
+    handle = loaded(tmp_path, log_start_offset=12)
+    assert handle.log_start_offset == 12
+    handle.configure(LogSettings(segment_bytes=2000, retention_ms=-1))
+    handle.restore_high_watermark(20)
+    assert handle.delete_old_segments() == 2
+    assert [part.base_offset for part in handle.segments()] == [10, 15]
+    assert handle.log_start_offset == 12
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 2
+
+
 def test_load_finishes_a_swap_that_was_under_way(tmp_path: Path) -> None:
     path = made(tmp_path)
     first, second = (f"{base:020d}" for base in (0, 5))

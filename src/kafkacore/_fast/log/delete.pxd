@@ -15,7 +15,8 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
 # Call `log_drop_hidden` without the lock.
 cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil
 cdef int log_drop_hidden(Log *log) noexcept nogil
-# Deletes the segments below `high_watermark` that exceed the configured retention by time or size. Returns the number
-# of deleted segments or -KAFKA_STORAGE_ERROR. If the active segment must be deleted too, the log must roll first. In
-# that case, queues the waiter `blocked` and returns LOG_BLOCKED.
+# Deletes the segments below `high_watermark` that exceed the configured retention by time or size, and the hidden
+# segments that could not be dropped earlier. Returns the number of deleted segments or -KAFKA_STORAGE_ERROR. If the
+# active segment must be deleted too, the log must roll first. In that case, queues the waiter `blocked` and returns
+# LOG_BLOCKED.
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil

@@ -56,7 +56,7 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
         return 0
     mutex_lock(&log.lock)
     # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
-    # now, it repeats the deletion when it has finished.
+    # now, it repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the deletion.
     if not log.swapping and begins_with(log, list, count):
         result = log_keep_segments(log, count, log.segments.count, NULL)
         log.cuts += 1
@@ -144,8 +144,8 @@ cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess
     return log_now_ms(log) - newest_ms > retention_ms
 
 
-cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t retention_ms,
-                   int64_t retention_bytes) noexcept nogil:
+cdef int count_due(Log *log, SegmentList *list, int64_t log_start_offset, int64_t high_watermark,
+                   int64_t retention_ms, int64_t retention_bytes) noexcept nogil:
     cdef int64_t excess = load64(&log.total_bytes) - retention_bytes if retention_bytes >= 0 else -1
     cdef int64_t end_offset
     cdef int32_t i
@@ -154,9 +154,10 @@ cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t 
         end_offset = list.items[i + 1].base_offset if i + 1 < list.count else high_watermark
         if end_offset > high_watermark or (i + 1 == list.count and load64(&list.items[i].size) == 0):
             return i
-        due = is_due(log, list.items[i], retention_ms, excess)
-        if due <= 0:
-            return due if due < 0 else i
+        if i + 1 == list.count or end_offset > log_start_offset:
+            due = is_due(log, list.items[i], retention_ms, excess)
+            if due <= 0:
+                return due if due < 0 else i
         excess -= load64(&list.items[i].size)
     return list.count
 
@@ -164,15 +165,16 @@ cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t 
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil:
     cdef LogDir *dir = log_dir(log)
     cdef SegmentList *list = log_hold_segments(log)
-    cdef int64_t retention_ms, retention_bytes
+    cdef int64_t retention_ms, retention_bytes, log_start_offset
     cdef int due
     if list == NULL:
         return 0
     mutex_lock(&log.lock)
     retention_ms = log.config.retention_ms if log.config.delete_policy else -1
     retention_bytes = log.config.retention_bytes if log.config.delete_policy else -1
+    log_start_offset = log.log_start_offset
     mutex_unlock(&log.lock)
-    due = count_due(log, list, high_watermark, retention_ms, retention_bytes)
+    due = count_due(log, list, log_start_offset, high_watermark, retention_ms, retention_bytes)
     if due == list.count:
         # All segments must be deleted. A new, empty active segment preserves the log end offset on disk.
         mutex_lock(&log.lock)

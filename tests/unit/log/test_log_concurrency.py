@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.storage import log_loader
 
 OFFSET_OUT_OF_RANGE = 1
@@ -184,6 +186,38 @@ def test_truncation_among_appends_leaves_a_log_without_gaps(tmp_path: Path) -> N
             assert one.base_offset == at
             assert one.crc_ok
             at = one.next_offset
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_truncation_cuts_the_right_segment_when_the_first_segments_are_deleted_meanwhile(tmp_path: Path) -> None:
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(tmp_path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000, retention_ms=-1))
+    handle.become_leader(1, 0)
+    for number in range(60):
+        assert handle.append(batch(b"%d" % number)).error == 0
+    disk.slow_down(500_000)
+    truncation = threading.Thread(target=handle.truncate_to, args=(120,))
+    truncation.start()
+    wait_for(lambda: handle.state == "rolling")
+    assert handle.delete_records(90)[0] == 0
+    assert handle.end_offset == 180, "the truncation must still read the disk while the records are deleted"
+    disk.slow_down(0)
+    truncation.join()
+    assert (handle.log_start_offset, handle.end_offset, handle.state) == (90, 120, "open")
+    assert handle.append(batch(b"next")).first_offset == 120
+    at = 90
+    while at < handle.end_offset:
+        at = check_read(handle, at)
+    handle.delete_old_segments()
+    bases = sorted(int(each.name[:20]) for each in (tmp_path / "orders-0").glob("*.log"))
+    assert len([base for base in bases if base <= 90]) == 1, "no segment holds only deleted records"
 
 
 def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:

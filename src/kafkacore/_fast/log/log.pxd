@@ -117,7 +117,7 @@ ctypedef struct Log:
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
-    bint swapping                        # a compaction is replacing segments now; see compact/swap.pxd
+    bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
     int64_t synced_offset                # all records below this offset survive a power loss
     int64_t checkpointed_offset          # the greatest recovery point that the checkpoint file may contain
     int64_t commit_offset                # the next sync by a committer covers the records below this offset

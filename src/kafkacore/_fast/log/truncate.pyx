@@ -98,6 +98,9 @@ cdef int end_cut(Log *log, int result) noexcept nogil:
     a power loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     cdef bint waits
+    mutex_lock(&log.lock)
+    log.swapping = False
+    mutex_unlock(&log.lock)
     if result != 0 or writer == NULL:
         return log_end_change(log, result)
     mutex_lock(&log.lock)
@@ -122,6 +125,14 @@ cdef void log_checkpointed(Log *log) noexcept nogil:
 
 
 # --- truncation ---
+
+cdef int begin_cut(Log *log, Waiter *blocked) noexcept nogil:
+    """Begins a change in which no other thread drops segments, because a truncation counts them and reads their files.
+    Call this with the lock held."""
+    cdef int result = log_begin_change(log, blocked)
+    log.swapping |= result == 0
+    return result
+
 
 cdef void unlock_moved(Log *log) noexcept nogil:
     """Releases the lock after the log end has changed. Moves the high watermark first, so that no other thread sees it
@@ -286,7 +297,7 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     if offset <= log.log_start_offset:
         mutex_unlock(&log.lock)
         return log_truncate_fully(log, offset, fence, blocked)
-    result = log_begin_change(log, blocked)
+    result = begin_cut(log, blocked)
     mutex_unlock(&log.lock)
     if result != 0:
         return result
@@ -371,7 +382,7 @@ cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter
         log.epoch_count = 0
         unlock_moved(log)
         return 0
-    result = log_begin_change(log, blocked)
+    result = begin_cut(log, blocked)
     mutex_unlock(&log.lock)
     if result != 0:
         return result

@@ -164,6 +164,7 @@ class FutureLogs:
             future.handle.flush()  # syncs most of the last copy before appends wait for the sync
             log_move.hold_still(current)
             try:
+                _agree(current, future.handle)  # the current log may have been truncated since the last copy
                 while log_move.copy(current, future.handle, LAST_BYTES):
                     continue
                 self._hand_over(current, self._settle(future, current.log_start_offset, current.end_offset), future)
@@ -253,11 +254,7 @@ def _is_want_of_room(error: Exception) -> bool:
 def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
     """Removes from the future log the records that were truncated in the current log after the move copied them
     (KIP-101)."""
-    epochs = future.leader_epochs()
-    end = current.end_offset
-    if epochs:
-        _, epoch_end = current.epoch_end(epochs[-1][0])
-        end = min(end, epoch_end) if epoch_end >= 0 else end
+    end = min(_agreed_end(current, future), current.end_offset)
     if future.end_offset > end:
         LOG.info(
             "%s-%d: the future log is truncated to offset %d, the end of the current log",
@@ -266,3 +263,14 @@ def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
             end,
         )
         future.truncate_to(end)
+
+
+def _agreed_end(current: PartitionHandle, future: PartitionHandle) -> int:
+    """Returns the end of the last epoch of the future log that the current log contains too (KIP-279)."""
+    end = future.end_offset
+    for epoch, start in reversed(future.leader_epochs()):
+        found, epoch_end = current.epoch_end(epoch)
+        if found == epoch:
+            return min(end, epoch_end)
+        end = min(end, start)
+    return end

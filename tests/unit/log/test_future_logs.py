@@ -307,6 +307,49 @@ def test_truncation_applies_to_the_future_log_too(paths: tuple[str, str]) -> Non
     manager.close()
 
 
+@pytest.mark.parametrize("appends", [10, 23, 40])  # the log then ends before the copy, at its end, or after it
+def test_moved_log_has_the_records_that_replaced_others_just_before_the_replacement(
+    paths: tuple[str, str], appends: int
+) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    handle.truncate_to(44)
+    handle.become_leader(1, 6, 1)
+    for _ in range(appends):
+        handle.append(batch(2))
+    before = stored(handle)
+    manager.replace_with_future(KEY)
+    assert handle.directory.path == paths[1]
+    assert stored(handle) == before
+    assert handle.leader_epochs()[-1] == (6, handle.end_offset - 2 * appends)
+    manager.close()
+
+
+def test_truncation_of_several_epochs_applies_to_the_future_log_too(paths: tuple[str, str]) -> None:
+    """The current log lacks the last epoch of the copy, and ends an earlier one before the copy does (KIP-279)."""
+    manager = manager_of(paths)
+    handle = led(manager, paths[0], batches=20)
+    handle.become_leader(1, 7, 1)
+    handle.append(batch())
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    handle.truncate_to(45)
+    for epoch, appends in ((6, 10), (8, 10)):
+        handle.become_follower(2, 9 + epoch, epoch)
+        other = RecordBatchBuilder(base_offset=handle.end_offset, partition_leader_epoch=epoch)
+        for _ in range(3 * appends):
+            other.append(timestamp=NOW_MS, key=b"k", value=b"other")
+        assert handle.append_as_follower(other.build(), 9 + epoch).error == 0
+    assert handle.leader_epochs() == [(5, 0), (6, 45), (8, 75)]
+    before = stored(handle)
+    copy_all(manager)
+    manager.replace_with_future(KEY)
+    assert stored(handle) == before
+    manager.close()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_copy_resumes_a_future_log_that_a_start_finds(paths: tuple[str, str], clean: bool) -> None:
     manager = manager_of(paths)

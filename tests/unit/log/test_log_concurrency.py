@@ -220,6 +220,25 @@ def test_truncation_cuts_the_right_segment_when_the_first_segments_are_deleted_m
     assert len([base for base in bases if base <= 90]) == 1, "no segment holds only deleted records"
 
 
+def test_log_that_begins_anew_keeps_its_file_when_an_old_segment_of_that_name_is_being_deleted(tmp_path: Path) -> None:
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(tmp_path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000))
+    handle.become_leader(1, 0)
+    for number in range(60):
+        assert handle.append(batch(b"%d" % number)).error == 0
+    last_deleted = handle.segments()[-3].base_offset
+    disk.slow_down(10_000)
+    deletion = threading.Thread(target=handle.delete_records, args=(170,))
+    deletion.start()
+    wait_for(lambda: handle.segments()[0].base_offset > last_deleted)
+    handle.truncate_to(last_deleted)
+    disk.slow_down(0)
+    deletion.join()
+    assert handle.append(batch(b"next")).first_offset == last_deleted
+    assert (tmp_path / "orders-0" / f"{last_deleted:020d}.log").exists()
+
+
 def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:
     """After an election, another leader may have other records at the same offsets. So a deletion that checked its
     offset in one leadership must not happen in a later role."""

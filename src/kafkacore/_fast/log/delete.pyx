@@ -11,7 +11,7 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
-    log_wake_changed, segments_release,
+    log_wake_blocked, log_wake_changed, segments_release,
 )
 from kafkacore._fast.log.read cimport segment_max_timestamp
 from kafkacore._fast.log.roll cimport log_start_roll
@@ -68,10 +68,15 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
             log_save_epochs(log)
     else:
         count = 0
+    log.dropping += 1
     mutex_unlock(&log.lock)
     log_wake_changed(log, WAKE_READY)
     if result == 0:
         result = unlink_first(list, count)
+    mutex_lock(&log.lock)
+    log.dropping -= 1
+    mutex_unlock(&log.lock)
+    log_wake_blocked(log, WAKE_READY)
     return result if result < 0 else count
 
 

@@ -19,7 +19,7 @@ from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY
 
 
 cdef bint log_has_jobs(const Log *log) noexcept nogil:
-    return log.epochs_job_queued or log.ahead_job_queued or log.swapping
+    return log.epochs_job_queued or log.ahead_job_queued or log.swapping or log.dropping
 
 
 cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:

@@ -127,9 +127,13 @@ cdef void log_checkpointed(Log *log) noexcept nogil:
 # --- truncation ---
 
 cdef int begin_cut(Log *log, Waiter *blocked) noexcept nogil:
-    """Begins a change in which no other thread drops segments, because a truncation counts them and reads their files.
-    Call this with the lock held."""
-    cdef int result = log_begin_change(log, blocked)
+    """Begins a change in which no other thread drops segments, because a truncation counts them and reads their files,
+    and may create a file with the name of a dropped one. Call this with the lock held."""
+    cdef int result
+    if log.dropping:
+        log_block(log, blocked)
+        return LOG_BLOCKED
+    result = log_begin_change(log, blocked)
     log.swapping |= result == 0
     return result
 

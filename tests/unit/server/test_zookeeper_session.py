@@ -10,6 +10,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.zookeeper.configs import ConfigWatch
 from kafkacore.server.zookeeper.membership import ZooKeeperMembership
 from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
+from kafkacore.simulation.schedule import NS_OF_A_S
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.client import SessionState
@@ -24,7 +25,7 @@ from kafkacore.zookeeper.operations import (
     SetData,
     ZooKeeperError,
 )
-from simulated_zookeepers import run_story, until
+from simulated_zookeepers import ZooKeeperWorld, run_story, until
 
 REGISTRATION = znodes.BrokerRegistration(7, (znodes.Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),))
 
@@ -246,6 +247,20 @@ def test_broker_waits_on_for_its_former_life_when_zookeeper_stops_meanwhile():
         assert await registering == nodes(world)[paths.broker(7)].stat().czxid
 
     run_story(story)
+
+
+def test_broker_registers_when_its_former_life_ends_while_its_machine_pauses_at_the_end_of_the_time():
+    world = ZooKeeperWorld()
+    former, _, registering = world.run(after_a_former_life(world))
+    world.run(asyncio.sleep(15))
+    world.loop.machine.pause()
+    world.zookeeper.expire(former.session_id)
+    end_ns = world.schedule.now_ns + 6 * NS_OF_A_S
+    while world.schedule.step(end_ns):
+        pass
+    world.loop.machine.resume()
+    world.run(asyncio.wait({registering}))
+    assert registering.result() == nodes(world)[paths.broker(7)].stat().czxid
 
 
 def test_registration_fails_at_once_when_the_session_ends_while_the_broker_waits():

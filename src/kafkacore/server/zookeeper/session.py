@@ -175,7 +175,11 @@ class BrokerSession:
                     raise ZooKeeperError(gone.code, path)
                 continue
             LOG.info("%s belongs to another session: the broker waits until that session ends", path)
-            if not await self._changes(changed, began_s, limit_s):
+            if await self._changes(changed, began_s, limit_s):
+                continue
+            # After a pause of this machine, the time may be over before the broker learns that the znode is gone.
+            [found] = await self.sure([Exists(path)])
+            if found.is_ok:
                 raise BrokerIdTaken(
                     f"{path} belongs to another live broker: the znode still exists after {limit_s:.0f} s. Give each "
                     "broker a broker.id of its own"

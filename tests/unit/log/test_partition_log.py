@@ -199,6 +199,18 @@ def in_transaction(handle: PartitionHandle, sequence: int = 0, epoch: int = 0) -
     return handle.append(opened, origin="transaction").error
 
 
+def test_last_stable_offset_is_the_log_start_when_the_start_of_an_open_transaction_is_deleted(tmp_path: Path) -> None:
+    """A consumer that begins at the last stable offset would otherwise begin at a deleted record."""
+    handle = led(tmp_path)
+    assert in_transaction(handle) == 0
+    handle.append(batch())
+    assert (handle.last_stable_offset, handle.high_watermark) == (0, 4)
+    assert handle.delete_records(3)[0] == 0
+    assert (handle.last_stable_offset, handle.log_start_offset) == (3, 3)
+    assert handle.append(control(ABORT), origin="coordinator").error == 0
+    assert handle.last_stable_offset == 5
+
+
 def test_last_stable_offset_stays_below_a_verified_transaction_until_its_marker(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(batch())

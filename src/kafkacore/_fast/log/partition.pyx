@@ -178,7 +178,8 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
         p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
     if 0 <= p.log.first_unstable_offset < p.high_watermark:
-        p.last_stable_offset = p.log.first_unstable_offset
+        # The records at the start of the oldest open transaction may have been deleted.
+        p.last_stable_offset = max(p.log.first_unstable_offset, p.log.log_start_offset)
 
 
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil:

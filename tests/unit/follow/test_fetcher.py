@@ -3,6 +3,7 @@ responses between the two."""
 
 from __future__ import annotations
 
+import errno
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from followed_leader import FOLLOWER, Replicas, batch, values
+from followed_leader import FOLLOWER, NOW, Replicas, batch, values
 from kafkacore._fast.base.errors import ProtocolError
 from kafkacore._fast.follow import followed
 from kafkacore._fast.log import partition
 from kafkacore._fast.log.producer_states import producer_states
 from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER, NO_BOUND, ReplicationQuota
 from kafkacore._fast.world.environment import Environment, ManualClock
+from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.made_ids import made_id
@@ -550,6 +552,31 @@ def test_partition_fails_when_its_disk_is_gone(replicas: Replicas) -> None:
     replicas.step()
     assert replicas.fetcher.state(ours) == "failed"
     assert replicas.fetcher.events()[0].kind == "failed"
+
+
+def test_partition_is_still_fetched_when_no_file_descriptor_is_free_for_a_deletion(tmp_path: Path) -> None:
+    disk = FaultDisk()
+    replicas = Replicas(tmp_path, environment=disk.environment(ManualClock(NOW)), segment_bytes=300)
+    pair = theirs, ours = replicas.pair()
+    for _ in range(8):
+        theirs.append(batch())
+    replicas.catch_up(pair)
+    replicas.step()
+    theirs.delete_records(12)
+    disk.fail("names", errno.EMFILE)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "cuts"
+    replicas.deliver()
+    assert disk.hits
+    assert (replicas.fetcher.state(ours), ours.log_start_offset) == ("fetches", 12)
+    disk.fail("names", 0)
+    theirs.append(batch())
+    replicas.catch_up(pair)
+    ours.fail(errno.EIO)
+    theirs.delete_records(14)
+    replicas.step()
+    replicas.until((ours, "failed"))
+    replicas.close()
 
 
 # --- roles ---

@@ -3,11 +3,14 @@ page."""
 
 import json
 import os
+import re
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, concat_ws, desc, desc_nulls_last, regexp_extract
 from pyspark.sql.functions import count as count_of
@@ -50,11 +53,19 @@ def session(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Sp
 
 
 def run(arguments: Namespace) -> int:
-    """Runs the pipeline that `arguments.pipeline` names, and returns the exit code."""
+    """Runs the pipeline that `arguments.pipeline` names, and returns the exit code. If one of kafkacore's own errors
+    ended a task, prints its message without Spark's traces."""
     os.makedirs(arguments.output, exist_ok=True)
     page = os.path.join(arguments.output, "report.html")
     report = Report(arguments.pipeline.replace("-", " ").capitalize())
-    code = report_on(session(arguments.pipeline), arguments, report)
+    try:
+        code = report_on(session(arguments.pipeline), arguments, report)
+    except PySparkException as error:
+        ours = re.findall(r"^kafkacore\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+        if not ours:
+            raise
+        print(f"kafkacore: {ours[-1]}", file=sys.stderr)
+        return 1
     report.write(page)
     print(f"{page}: the report")
     return code

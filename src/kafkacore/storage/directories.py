@@ -175,14 +175,21 @@ def open_zookeeper_directories(
 
 def format_command(config: BrokerConfig, loaded: Loaded) -> str:
     """Returns the command that formats the unformatted directories. A user who pastes the command must replace FILE by
-    the name of the configuration file."""
+    the name of the configuration file. For a node that is not a cluster by itself, the user must also replace ID, and
+    VOTERS if it is a controller."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
-    words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']
+    is_controller = "controller" in config.process_roles
+    voters = config.controller_quorum_voters
+    alone = is_controller and len(voters or config.controller_quorum_bootstrap_servers) == 1
+    cluster_id = known or ('"$(kafkacore storage random-uuid)"' if alone else "ID")
+    words = [f"kafkacore storage format --config FILE --cluster-id {cluster_id}"]
     if loaded.properties:
         words.append("--ignore-formatted")
-    alone = len(config.controller_quorum_bootstrap_servers) == 1 and not config.controller_quorum_voters
-    if "controller" in config.process_roles and alone:
-        words.append("--standalone")
+    if is_controller and not voters:
+        first = "--no-initial-controllers" if loaded.properties else "--initial-controllers VOTERS"
+        words.append("--standalone" if alone else first)
+    if cluster_id == "ID":
+        words.append("(all nodes of a cluster have the same ID)")
     return " ".join(words)
 
 

@@ -31,6 +31,7 @@ from kafkacore.tools.main import main
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 OTHER_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 NOW_MS = 1_795_261_705_000
+SAME_ID = "(all nodes of a cluster have the same ID)"
 INITIAL = "1@a:9093:JEXY6aqzQY-32P5TStzaFg,2@[::1]:9094:MvDxzVmcRsaTz33bUuRU6A"
 
 
@@ -301,6 +302,26 @@ def test_an_unformatted_directory_stops_the_start_and_says_what_to_do(config, tm
     said = f"{tmp_path}/b: has no meta.properties.*--cluster-id {CLUSTER_ID} --ignore-formatted"
     with pytest.raises(LogDirectoryError, match=said):
         open_directories(config(), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({"controller.quorum.voters": "1@localhost:9093"}, '"$(kafkacore storage random-uuid)"'),
+        ({"controller.quorum.bootstrap.servers": "a:1"}, '"$(kafkacore storage random-uuid)" --standalone'),
+        ({"controller.quorum.bootstrap.servers": "a:1,b:2"}, f"ID --initial-controllers VOTERS {SAME_ID}"),
+        ({"controller.quorum.voters": "1@localhost:9093,2@h:1"}, f"ID {SAME_ID}"),
+        ({"process.roles": "broker", "controller.quorum.bootstrap.servers": "a:1"}, f"ID {SAME_ID}"),
+        ({"process.roles": "broker", "controller.quorum.voters": "2@h:1"}, f"ID {SAME_ID}"),
+    ],
+)
+def test_only_a_node_that_is_a_cluster_by_itself_is_advised_to_make_an_id(config, changes, command):
+    settings = {"controller.quorum.voters": None, **changes}
+    if settings.get("process.roles") == "broker":
+        settings["listeners"] = "PLAINTEXT://localhost:9092"
+    with pytest.raises(LogDirectoryError) as refused:
+        open_directories(config(settings), NOW_MS)
+    assert str(refused.value).endswith(f"kafkacore storage format --config FILE --cluster-id {command}")
 
 
 def test_directories_of_another_node_stop_the_start(config):

@@ -153,8 +153,10 @@ class Registrar:
                 "controllers, and that their release is 3.9 or later"
             ) from error
         except (KafkaError, OSError) as error:
-            self._problem = str(error) or self._problem
-            LOG.info("broker %d could not register: %s", lifecycle.node_id, error)
+            problem = str(error) or self._problem
+            level = logging.INFO if problem == self._problem else logging.WARNING
+            LOG.log(level, "broker %d could not register: %s; it tries again", lifecycle.node_id, problem)
+            self._problem = problem
             return lifecycle.failed()
         refused = error_of_peer(answer.error_code)
         if refused in _FINAL:

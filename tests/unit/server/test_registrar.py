@@ -192,6 +192,20 @@ def test_broker_that_is_not_let_in_in_time_learns_of_the_last_problem(problem: A
     asyncio.run(story())
 
 
+def test_each_problem_is_warned_of_once_while_a_broker_cannot_register(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        made = registrar(Channel(*[OSError("no controller is active")] * 3, *[OSError("h:9093 is full")] * 3))
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        await made.stop()
+
+    asyncio.run(story())
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        "broker 1 could not register: no controller is active; it tries again",
+        "broker 1 could not register: h:9093 is full; it tries again",
+    ]
+
+
 def test_broker_fails_when_no_controller_hears_of_its_failed_directory() -> None:
     async def story() -> None:
         channel = Channel()

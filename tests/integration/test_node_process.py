@@ -397,6 +397,26 @@ def test_broker_exits_with_a_reason_when_it_finds_no_controller(apart: tuple[Pat
     assert "is a majority of the controllers running?" in errors
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_broker_ends_at_once_when_it_gets_a_signal_while_it_waits_for_a_controller(
+    apart: tuple[Path, Path], number: signal.Signals
+) -> None:
+    command = [*KAFKACORE, "start", str(apart[1])]
+    environment = os.environ | {"KAFKACORE_LOG_LEVEL": "INFO"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline()]
+        while "could not register" not in said[-1]:
+            said.append(process.stderr.readline())
+            assert said[-1], said
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=10)
+    assert (process.returncode, out) == (0, ""), errors
+    assert "was stopped before it was ready" in errors
+
+
 def test_broker_serves_while_its_controller_is_away_and_follows_it_again(apart: tuple[Path, Path]) -> None:
     with started(apart[1]) as broker:
         with started(apart[0]) as controller:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -66,13 +67,17 @@ class NodeFailed(Exception):
     """An error that stops the node. The log has the details."""
 
 
+class StartAbandoned(Exception):
+    """`Node.abandon_start` has ended the start."""
+
+
 class Node:
     """A Kafka node in this process, created from its configuration. Call `start` and `stop` from any thread that is not
     the thread of a loop.
 
     `start` raises LogDirectoryError, ConfigError, OSError (for example if a port is in use or the disk is full),
-    RegistrationRefused, TimeoutError, and NodeFailed (for metadata that this release cannot apply). If `start` raises,
-    it has stopped everything that it had started.
+    RegistrationRefused, TimeoutError, StartAbandoned, and NodeFailed (for metadata that this release cannot apply). If
+    `start` raises, it has stopped everything that it had started.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Node:
         self._files = world.files
         self._undo: list[Callable[[], Awaitable[object] | object]] = []
         self._mutex = threading.Lock()
-        self._crashed = False
+        self._crashed = self._abandoned = False
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self._upkeep: LogUpkeep | None = None
@@ -105,6 +110,12 @@ class Node:
     def start(self) -> None:
         with self._mutex:
             self.world.drive(self.begin())
+
+    def abandon_start(self) -> None:
+        """Ends a start that waits for the cluster or for the recovery of logs. Has no effect after the start. Runs on
+        any thread."""
+        with contextlib.suppress(InvalidStateError):
+            self._faulted.set_result(None)
 
     def stop(self) -> None:
         """Hands over this node's leaderships, answers the requests in progress, and marks its directories as clean.
@@ -125,7 +136,7 @@ class Node:
         """Performs the steps of `start`. The node's world (real or simulated) runs this coroutine."""
         if self._undo:
             raise RuntimeError(f"node {self.config.node_id} runs already")
-        self.fault, self._faulted = None, Future()
+        self.fault, self._faulted, self._abandoned = None, Future(), False
         try:
             await self._start()
         except GeneratorExit:
@@ -430,17 +441,17 @@ class Node:
 
     def _hand_over_ms(self) -> int | None:
         """Returns how long a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait for
-        the controller, which may be the cause of the fault."""
+        the controller, which may be the cause of the fault. A broker that was not ready leads nothing."""
         if self._crashed:
             return None
-        return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
+        return 0 if self.fault is not None or self._abandoned else CONTROLLED_SHUTDOWN_MS
 
     def _drain_ms(self) -> int:
         return 0 if self._crashed else DRAIN_MS
 
     async def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
         """Runs a start and waits for it, as long as server.max.startup.time.ms allows, because the recovery of many
-        logs can take long. A fault ends the wait."""
+        logs can take long. A fault and `abandon_start` end the wait."""
         limit_ms = self.config.server_max_startup_time_ms
         try:
             ready = await self.world.first(loop, start, self._faulted, limit_ms / 1000)
@@ -449,6 +460,9 @@ class Node:
             self._failed(error)
         if not ready:
             self.raise_fault()
+            if self._faulted.done():
+                self._abandoned = True
+                raise StartAbandoned(f"the start of node {self.config.node_id} was ended")
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
                 "the log shows what it waits for; otherwise raise the limit"

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from kafkacore.inspection.codecs import log_codecs
 from kafkacore.runtime import open_files
 from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
-from kafkacore.server.node import Node
+from kafkacore.server.node import Node, StartAbandoned
 
+LOG: Final = logging.getLogger("kafkacore.server")
 # While a handler runs Python code, the event loop of another thread waits for the GIL, for about this time in seconds.
 # Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
@@ -23,7 +29,8 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
     `parent` is a descriptor that becomes readable or hangs up when the parent process ends. Then the node also stops.
-    Raises the errors of `Node.start`, and NodeFailed if the node fails later.
+    A node that is still starting stops without an announcement. Raises the errors of `Node.start`, and NodeFailed if
+    the node fails later.
     """
     open_files.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -37,23 +44,52 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         wake.send(b"!")
 
     node.on_fault = end
+    signs = [ended.fileno()] if parent < 0 else [ended.fileno(), parent]
     try:
-        node.start()
+        with _abandoning_start(node, signs):
+            node.start()
         # The modules and the node live as long as the process, so the garbage collector need not scan them again.
         gc.freeze()
         collections = FullCollections()
         collections.postpone()
         announce(node)
         log_codecs()  # last, so that clients need not wait for the node while this opens the codecs' libraries
-        waits = select.poll()
-        waits.register(ended, select.POLLIN)
-        if parent >= 0:
-            waits.register(parent, select.POLLIN)
+        waits = _poll_of(signs)
         while not waits.poll(LOOK_EVERY_MS):
             collections.look()
         node.raise_fault()
+    except StartAbandoned:
+        LOG.info("node %d was stopped before it was ready", node.config.node_id)
     finally:
         node.stop()
         signal.set_wakeup_fd(-1)
         wake.close()
         ended.close()
+
+
+@contextmanager
+def _abandoning_start(node: Node, signs: Iterable[int]) -> Iterator[None]:
+    """Abandons the node's start in this block as soon as one of the descriptors `signs` becomes readable. A thread
+    waits for this, because the main thread waits inside the start, for example for a quorum."""
+    over = os.eventfd(0)
+    waits = _poll_of([*signs, over])
+
+    def watch() -> None:
+        if any(descriptor != over for descriptor, _ in waits.poll()):
+            node.abandon_start()
+
+    watcher = threading.Thread(target=watch, name="kafkacore-start", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        os.eventfd_write(over, 1)
+        watcher.join()
+        os.close(over)
+
+
+def _poll_of(descriptors: Iterable[int]) -> select.poll:
+    waits = select.poll()
+    for each in descriptors:
+        waits.register(each, select.POLLIN)
+    return waits

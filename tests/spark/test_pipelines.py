@@ -171,19 +171,24 @@ def test_audit_with_the_metadata_log_ends_with_3_when_a_member_of_the_isr_is_emp
 
 
 @pytest.mark.parametrize(
-    ("path", "problem"),
+    ("pipeline", "path", "problem"),
     [
-        ("missing", "option path names '{path}', but there is no such directory"),
-        ("", "option path names {path}, which has neither meta.properties nor directories of partitions: "),
+        ("plane-report", "missing.log", "{path}: No such file or directory"),
+        ("replica-audit", "missing", "option path names '{path}', but there is no such directory"),
+        (
+            "replica-audit",
+            "",
+            "option path names {path}, which has neither meta.properties nor directories of partitions: ",
+        ),
     ],
 )
-def test_wrong_path_ends_with_1_and_one_line(spark, tmp_path, monkeypatch, capsys, path, problem):
+def test_wrong_path_ends_with_1_and_one_line(spark, tmp_path, monkeypatch, capsys, pipeline, path, problem):
     from kafkacore.spark.pipelines import commands
 
     monkeypatch.setattr(commands, "session", lambda name: spark)
     wrong = str(tmp_path / path)
     (tmp_path / "other").mkdir()
-    given = {"pipeline": "replica-audit", "path": [wrong], "output": str(tmp_path / "other" / "out")}
+    given = {"pipeline": pipeline, "path": [wrong], "output": str(tmp_path / "other" / "out")}
     assert commands.run(Namespace(**OPTIONS, **given)) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kafkacore: {problem.format(path=wrong)}")

@@ -60,8 +60,11 @@ def run(arguments: Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         print("kafkacore: PySpark is not installed: pip install kafkacore[spark]", file=sys.stderr)
         return 1
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME") and not os.environ.get("SPARK_REMOTE"):
-        print("kafkacore: Spark needs Java 17: apt install openjdk-17-jdk-headless", file=sys.stderr)
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    if java is None and not os.environ.get("SPARK_REMOTE"):
+        where = f", but JAVA_HOME={home} has no bin/java" if home else ": apt install openjdk-17-jdk-headless"
+        print(f"kafkacore: Spark needs Java 17{where}", file=sys.stderr)
         return 1
     # Workers must run the same Python. Otherwise they do not find this package.
     if "PYSPARK_PYTHON" not in os.environ:

@@ -97,6 +97,15 @@ def test_start_imports_no_client_no_test_library_and_no_module_of_a_later_reques
     assert json.loads(done.stdout) == []
 
 
+def test_spark_names_the_java_home_that_has_no_java(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    assert command_line.main(["spark", "controller-report", "data", "--output", "out"]) == 1
+    message = f"kafkacore: Spark needs Java 17, but JAVA_HOME={tmp_path} has no bin/java\n"
+    assert capsys.readouterr().err == message
+
+
 @pytest.mark.parametrize("name", sorted(quorum.ON_REQUEST))
 def test_a_late_module_of_the_controller_is_imported_when_its_attribute_is_used(name):
     assert getattr(quorum, name).__name__ == f"{quorum.__name__}.{name}"

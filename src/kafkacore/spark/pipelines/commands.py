@@ -61,14 +61,22 @@ def run(arguments: Namespace) -> int:
     try:
         code = report_on(session(arguments.pipeline), arguments, report)
     except PySparkException as error:
-        ours = re.findall(r"^kafkacore\.[\w.]+: (.+)$", str(error), re.MULTILINE)
-        if not ours:
+        if (problem := _mistake(error)) is None:
             raise
-        print(f"kafkacore: {ours[-1]}", file=sys.stderr)
+        print(f"kafkacore: {problem}", file=sys.stderr)
         return 1
     report.write(page)
     print(f"{page}: the report")
     return code
+
+
+def _mistake(error: PySparkException) -> str | None:
+    """Returns the message about a mistake that the user can correct. Returns None for another error."""
+    ours = re.findall(r"^kafkacore\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+    if ours:
+        return str(ours[-1])
+    missing = re.match(r"\[PATH_NOT_FOUND\] Path does not exist: (?:file:)?(.+?)\. SQLSTATE", str(error))
+    return None if missing is None else f"{missing[1]}: No such file or directory"
 
 
 def report_on(spark: SparkSession, arguments: Namespace, report: Report) -> int:

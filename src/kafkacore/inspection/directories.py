@@ -29,8 +29,10 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
     formatted: dict[str, MetaProperties] = {}
     for directory in sorted(config.all_log_dirs):
         if not files.is_directory(directory):
-            what = "is not a directory" if files.exists(directory) else "does not exist"
-            findings.problems.append(f"{directory} {what}")
+            if files.exists(directory):
+                findings.problems.append(f"{directory} is not a directory")
+            else:
+                _unformatted(config, f"{directory} does not exist", findings)
             continue
         found.append(directory)
         try:
@@ -39,7 +41,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
             findings.problems.append(f"Error loading {error}")
             continue
         if properties is None:
-            findings.problems.append(f"{directory} is not formatted.")
+            _unformatted(config, f"{directory} is not formatted.", findings)
         else:
             formatted[directory] = properties
         if files is OS_FILES and not os.access(directory, os.W_OK | os.X_OK):
@@ -55,6 +57,14 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
     _say_list(say, "Found problem{}:", ("", "s"), findings.problems)
     _say_list(say, "Found remark{}:", ("", "s"), findings.remarks)
     return not findings.problems
+
+
+def _unformatted(config: BrokerConfig, text: str, findings: Findings) -> None:
+    """Reports a directory without meta.properties. A broker in ZooKeeper mode formats it itself."""
+    if config.zookeeper_mode:
+        findings.remarks.append(f"{text.removesuffix('.')}; the broker formats it when it starts")
+    else:
+        findings.problems.append(text)
 
 
 def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties], findings: Findings) -> None:

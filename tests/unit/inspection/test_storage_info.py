@@ -9,6 +9,8 @@ import pytest
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.config import BrokerConfig
+from kafkacore.inspection.directories import describe_directories
 from kafkacore.metadata.records import RecordWriter
 from kafkacore.protocol.features import LATEST_METADATA_VERSION
 from kafkacore.protocol.messages import FeatureLevelRecord
@@ -93,6 +95,19 @@ def test_directories_of_another_node_or_cluster_are_reported(node):
     rewrite(node, "b", node_id=1, directory_id=meta_properties.read(f"{node.root}/a").directory_id)
     (problem,), _ = node.info()
     assert problem.endswith(" is also that of a; one is a copy of the other")
+
+
+def test_new_directory_is_no_problem_in_zookeeper_mode(tmp_path):
+    (tmp_path / "empty").mkdir()
+    names = f"{tmp_path}/empty,{tmp_path}/missing"
+    said = []
+    config = BrokerConfig({"broker.id": "1", "zookeeper.connect": "localhost:2181", "log.dirs": names})
+    assert describe_directories(config, said.append)
+    assert "Found problem:" not in said
+    assert [line for line in said if "formats it" in line] == [
+        f"  {tmp_path}/empty is not formatted; the broker formats it when it starts",
+        f"  {tmp_path}/missing does not exist; the broker formats it when it starts",
+    ]
 
 
 def test_directory_of_zookeeper_mode_is_reported(node):

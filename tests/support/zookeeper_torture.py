@@ -14,7 +14,7 @@ from kafkacore.protocol.messages import MetadataRequest
 from kafkacore.zookeeper import paths
 from process_cluster import answered
 from replicated import Replicated
-from zookeeper_cluster import ZooKeeperCluster
+from zookeeper_cluster import APACHE, ZooKeeperCluster
 
 SERVERS = (11, 12, 13)  # the node ids of the ZooKeeper servers
 CONNECT_S = 15
@@ -162,6 +162,20 @@ class ZooKeeperFaults(torture.Faults):
             others = [each for each in self.cluster.brokers if each not in found]
             found.append(self.choices.choice([each for each in possible if each not in found] or others))
         return found
+
+    @contextlib.contextmanager
+    def killed(self, node_id):
+        with super().killed(node_id):
+            yield
+            broker = self.cluster.brokers.get(node_id)  # None if the node is a ZooKeeper server
+            if broker is not None and broker.kind == APACHE:
+                # A broker of Apache Kafka exits if it finds the registration of its former session.
+                self.cluster.wait(lambda: self.is_unregistered(node_id), f"the former session of {node_id} has ended")
+
+    def is_unregistered(self, node_id):
+        with contextlib.suppress(KazooException, KazooTimeoutError):  # another fault may have stopped a server
+            return self.cluster.session_of(node_id) is None
+        return False
 
     def controller_killed(self, node_id):
         return self.killed(node_id)

@@ -350,9 +350,11 @@ def test_start_in_zookeeper_mode_fails_when_no_server_answers(tmp_path: Path) ->
     [port] = free_ports(1)
     path = zookeeper(tmp_path)
     path.write_text(
-        path.read_text().replace("localhost:2181", f"localhost:{port}") + "zookeeper.connection.timeout.ms=500\n"
+        path.read_text().replace("localhost:2181", f"127.0.0.1:{port}") + "zookeeper.connection.timeout.ms=500\n"
     )
-    assert f"no ZooKeeper server of localhost:{port} accepted the session in time" in fails("start", str(path))
+    errors = fails("start", str(path))
+    assert f"no ZooKeeper server of 127.0.0.1:{port} accepted the session in time: 127.0.0.1:{port} cannot" in errors
+    assert "cannot be reached: Connection refused; check zookeeper.connect, and that the servers run" in errors
 
 
 # --- the roles as separate processes ---

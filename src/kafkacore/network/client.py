@@ -24,6 +24,7 @@ from kafkacore.protocol.apis import ApiKey, NodeVersions
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import Message
 from kafkacore.runtime.randomness import backoff_ms
+from kafkacore.runtime.unreachable import why_unreachable
 
 LOG: Final = logging.getLogger("kafkacore.network")
 _PREFIX_BYTES: Final = 4
@@ -201,7 +202,7 @@ class NodeClient:
             connection.close()
             self._back_off(loop.time())
             raised = MalformedAnswerError if isinstance(error, MalformedAnswerError) else Disconnected
-            raise raised(f"{self.host}:{self.port} cannot be reached: {_reason(error)}") from error
+            raise raised(f"{self.host}:{self.port} cannot be reached: {why_unreachable(error)}") from error
         self._failures = 0
         return connection
 
@@ -210,14 +211,6 @@ class NodeClient:
         wait_ms = backoff_ms(self._random, self._failures, limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms)
         self._failures += 1
         self._not_before = since + wait_ms / 1000
-
-
-def _reason(error: Exception) -> str:
-    """Returns why there is no connection. For an error of the system, this is the system's own text: asyncio replaces
-    it by the text of a Python call."""
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return getattr(error, "strerror", None) or str(error) or "timed out"
 
 
 class _Waiting:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from kafkacore.runtime.unreachable import why_unreachable
 from kafkacore.zookeeper.connect_string import parse_connect_string
 from kafkacore.zookeeper.measures import ClientMeasures
 from kafkacore.zookeeper.operations import Code, Operation, Result, WatchEvent, ZooKeeperError
@@ -57,6 +58,7 @@ class ZooKeeperClient:
         self._session: Session | None = None
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._problem = ""  # the end of the message about a session that was not opened: why the last connection failed
         # uvloop returns a Handle without a time if the time has passed already, so the client keeps the time itself.
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
@@ -93,6 +95,7 @@ class ZooKeeperClient:
             if self._session.session_id:
                 self.former_session_ids = [*self.former_session_ids[-15:], self._session.session_id]
         self._loop = asyncio.get_running_loop()
+        self._problem = ""
         self._session = session = Session(
             self._servers, self._chroot, self._settings, self._random, self.measures.latency_ms
         )
@@ -110,7 +113,10 @@ class ZooKeeperClient:
                 state = await connected
         except TimeoutError:
             await self.close()
-            raise TimeoutError(f"no ZooKeeper server of {self.connect_string} accepted the session in time") from None
+            raise TimeoutError(
+                f"no ZooKeeper server of {self.connect_string} accepted the session in time{self._problem}; check "
+                "zookeeper.connect, and that the servers run"
+            ) from None
         finally:
             self._state_callbacks.remove(note)
         if state is not SessionState.CONNECTED:
@@ -238,6 +244,7 @@ class ZooKeeperClient:
             link.drop()
             raise
         except (OSError, ValueError) as error:  # a host name that cannot be encoded is a ValueError
+            self._problem = f": {host}:{port} cannot be reached: {why_unreachable(error)}"
             LOG.info("ZooKeeper at %s:%d cannot be reached: %s", host, port, error)
             link.drop()
             session.link_lost(self._now(), error)

@@ -34,6 +34,7 @@ from kafkacore.tools.demo_parts import (
     say,
     wait_for,
 )
+from kafkacore.tools.numbers import whole_number
 
 DESCRIPTION: Final = (
     "Lets real clients write a real text to a node, kills the node while they write, and shows what survived. "
@@ -50,7 +51,9 @@ NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, default=300_000, metavar="N", help="lines of text (default %(default)s)")
+    parser.add_argument(
+        "--records", type=whole_number(1), default=300_000, metavar="N", help="lines of text (default %(default)s)"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directories of the nodes, to look at their files")
 
 

@@ -19,6 +19,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.tools import replica_moves
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
+from kafkacore.tools.numbers import whole_number
 from kafkacore.tools.reassignment import (
     Move,
     PartitionId,
@@ -71,15 +72,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker-list", metavar="ID,...", help="the brokers of --generate")
     parser.add_argument("--disable-rack-aware", action="store_true", help="--generate ignores racks")
     parser.add_argument(
-        "--throttle", type=int, default=NO_THROTTLE, metavar="BYTES", help="bytes per second between brokers"
+        "--throttle",
+        type=whole_number(NO_THROTTLE),
+        default=NO_THROTTLE,
+        metavar="BYTES",
+        help="bytes per second between brokers",
     )
     parser.add_argument(
-        "--replica-alter-log-dirs-throttle", type=int, default=NO_THROTTLE, metavar="BYTES",
+        "--replica-alter-log-dirs-throttle", type=whole_number(NO_THROTTLE), default=NO_THROTTLE, metavar="BYTES",
         help="bytes per second between the log directories of a broker",
     )  # fmt: skip
     parser.add_argument(
         "--timeout",
-        type=int,
+        type=whole_number(0),
         default=10_000,
         metavar="MS",
         help="time limit for the start of moves between log directories",

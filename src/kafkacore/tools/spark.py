@@ -11,6 +11,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
+from kafkacore.tools.numbers import whole_number
+
 DESCRIPTION: Final = "Analyse a cluster's files with Spark; writes Parquet tables and one HTML page."
 _DIRECTORIES: Final = (
     "a log directory (log.dirs), or the directory of one partition; directories of several brokers can be given"
@@ -49,7 +51,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     demo = pipelines.add_parser("demo", help=_DEMO, description=_DEMO)
     demo.add_argument("--output", metavar="DIR", help="the directory for the tables and the page (default: a new one)")
     demo.add_argument(
-        "--seconds", type=int, default=40, metavar="N", help="how long the producer writes (default %(default)s)"
+        "--seconds",
+        type=whole_number(1),
+        default=40,
+        metavar="N",
+        help="how long the producer writes (default %(default)s)",
     )
     demo.add_argument("--keep", action="store_true", help="keep the directories of the nodes, to look at their files")
 

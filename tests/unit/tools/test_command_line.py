@@ -46,6 +46,9 @@ def test_dev_reads_every_option(monkeypatch):
     }
 
 
+REASSIGN = ["reassign-partitions", "--bootstrap-server", "localhost:1", "--list"]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -54,6 +57,10 @@ def test_dev_reads_every_option(monkeypatch):
         (["start"], "required: FILE"),
         (["start", "a", "b"], "unrecognized arguments: b"),
         (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["demo", "--records", "0"], "argument --records: '0' must be a whole number of at least 1"),
+        (["spark", "demo", "--seconds", "0"], "argument --seconds: '0' must be a whole number of at least 1"),
+        ([*REASSIGN, "--throttle", "-7"], "argument --throttle: '-7' must be a whole number of at least -1"),
+        ([*REASSIGN, "--timeout", "-7"], "argument --timeout: '-7' must be a whole number of at least 0"),
     ],
 )
 def test_wrong_command_line_exits_with_2_and_names_the_error(words, complaint, capsys):

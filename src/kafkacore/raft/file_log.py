@@ -19,7 +19,7 @@ from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import log_loader
-from kafkacore.storage.checkpoints import LEADER_EPOCH
+from kafkacore.storage.checkpoints import LEADER_EPOCH, LeaderEpochCheckpoint
 from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
@@ -83,19 +83,21 @@ class FileLog(LogEpochs):
         self._mark = CommitMark(path, files)
         self._sync_until = 0
         self._recent = RecentBatches(RECENT_BYTES)
+        in_file = LeaderEpochCheckpoint(path, files).read()  # before the load adds epochs
         self._load(path, files)
+        ids = self._snapshots.ids()
+        # `trim` leaves removed records in the file of the first segment, but removes their epochs from the checkpoint.
+        # The load has restored these epochs. After `trim` up to the end of the log, no epochs are left.
+        epochs = in_file or self._handle.leader_epochs()
+        kept = epochs[0][1] if epochs else self._handle.end_offset
+        if kept > self.start_offset and any(each.offset >= kept for each in ids):
+            self.trim(kept)
         for epoch, start in self._handle.leader_epochs():
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
-        # If a crash occurred after the download of a snapshot and before the log was emptied, the old log still exists.
-        ids = self._snapshots.ids()
-        # `trim` leaves removed records in the file of the first segment, but permanently removes their epochs. After
-        # `trim` up to the end of the log, no epochs are left.
-        kept = self.epochs.entries()[0][1] if self.epochs else self._handle.end_offset
-        if kept > self.start_offset and any(each.offset >= kept for each in ids):
-            self.trim(kept)
         self._end_offset = self._handle.end_offset
+        # If a crash occurred after the download of a snapshot and before the log was emptied, the old log still exists.
         if ids and replaces_log(ids[-1], self):
             self.begin_at_snapshot(ids[-1])
         self.flush()

@@ -157,8 +157,9 @@ def test_groups_of_other_kinds_are_not_listed() -> None:
         assert written.append(0, b"\0\3" + key, b"\0\0" + ConsumerGroupMetadataValue(epoch=1).encode(0))
         assert log.append(bytearray(written.build()), -1, True, origin="coordinator").error == 0
         broker.restart()
-        listed = ask(broker.bootstrap, ListGroupsRequest(), 5).groups
-        assert [(each.group_id, each.group_type) for each in listed] == [("modern", "consumer")]
+        answers = iter(lambda: ask(broker.bootstrap, ListGroupsRequest(), 5), None)
+        listed = next(each for each in answers if each.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert [(each.group_id, each.group_type) for each in listed.groups] == [("modern", "consumer")]
         assert dict(broker.groups) == {}
         assert "modern" not in broker.groups
 

@@ -89,7 +89,8 @@ class FileLog(LogEpochs):
         # `trim` leaves removed records in the file of the first segment, but removes their epochs from the checkpoint.
         # The load has restored these epochs. After `trim` up to the end of the log, no epochs are left.
         epochs = in_file or self._handle.leader_epochs()
-        kept = epochs[0][1] if epochs else self._handle.end_offset
+        end = self._handle.end_offset
+        kept = min(epochs[0][1], end) if epochs else end
         if kept > self.start_offset and any(each.offset >= kept for each in ids):
             self.trim(kept)
         for epoch, start in self._handle.leader_epochs():

@@ -107,12 +107,17 @@ cdef int end_cut(Log *log, int result) noexcept nogil:
     waits = log.state == LOG_ROLLING and log.checkpointed_offset > log.end_offset
     log.awaits_checkpoint = waits
     if waits:
-        log.hold(log)
+        log.hold(log)  # for the other thread, which may release the log as soon as the lock is released
+        log.hold(log)  # for this thread
         log.cut_mail.deliver = deliver_cut
         inbox_post(writer, &log.cut_mail)
     mutex_unlock(&log.lock)
-    # After the lock is released, the other thread may already have ended the change and released the log.
-    return 0 if waits else log_end_change(log, result)
+    if not waits:
+        return log_end_change(log, result)
+    # The deletion of the log waits for the truncation, but not for the checkpoint.
+    log_wake_blocked(log, WAKE_READY)
+    log.release(log)
+    return 0
 
 
 cdef void log_checkpointed(Log *log) noexcept nogil:

@@ -118,6 +118,55 @@ def test_reassignment_takes_the_place_of_one_in_progress(run) -> None:
     run(story)
 
 
+def test_second_reassignment_need_not_wait_for_a_replica_that_only_the_first_one_wants(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 4, 5])
+        assert await reassign(harness, [1, 2, 4]) == "NONE"
+        assert await under_way(harness) == [([1, 2, 4, 3, 5], [4, 5], [3, 5])]
+        await alter(harness, asked(harness, [1, 2, 3, 4]))
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 4), (1, 2, 4), (), ())
+
+    run(story)
+
+
+def test_reassignment_to_the_old_replicas_ends_the_one_in_progress(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 2, 4])
+        assert await reassign(harness, [1, 2, 3]) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 3), (1, 2, 3), (), ())
+
+    run(story)
+
+
+def test_replica_that_the_first_reassignment_removes_stays_when_the_second_one_wants_it(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 2, 4])
+        assert await reassign(harness, [1, 2, 3, 4]) == "NONE"
+        assert await under_way(harness) == [([1, 2, 3, 4], [4], [])]
+        await alter(harness, asked(harness, [1, 2, 3, 4]))
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.adding, row.removing) == ((1, 2, 3, 4), (), ())
+
+    run(story)
+
+
+def test_cancelling_the_second_reassignment_restores_the_replicas_from_before_the_first(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 2, 4])
+        await reassign(harness, [1, 2, 5])
+        assert await reassign(harness, None) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 3), (1, 2, 3), (), ())
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [

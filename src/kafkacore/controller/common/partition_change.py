@@ -88,16 +88,21 @@ class _Change:
         return None if _is_nothing(record) else record
 
     def _complete_reassignment(self) -> None:
-        """Removes the old replicas when all new replicas are in sync (KIP-455)."""
+        """Removes the old replicas when all new replicas are in sync (KIP-455).
+
+        A later reassignment can remove a replica that an earlier one still adds. Such a replica is in both lists and
+        need not be in sync. In Apache Kafka 4.3 that reassignment never ends.
+        """
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
-        if not isr or not replicas or not set(self.adding) <= set(isr):
+        added = set(self.adding) - set(self.removing)
+        if not isr or not replicas or not added <= set(isr):
             return
         # If the new replica set is smaller, all its members must be in sync first. Otherwise the ISR would shrink
         # unnecessarily.
-        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
+        if len(added) < len(self.removing) and not set(replicas) <= set(isr):
             return
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 

@@ -205,10 +205,11 @@ def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
     """Returns the target that adds the new replicas to the old replicas. The old replicas are removed when all new
     replicas are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
-    adding = sorted(set(wanted) - set(was.replicas))
-    # None leaves a list of the partition unchanged. So, as in Kafka, if this request adds (or removes) no replica, a
-    # reassignment in progress keeps its own list of added (or removed) replicas.
-    return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
+    # All replicas but these are the old ones, which a cancellation restores. So a replica that an earlier reassignment
+    # adds stays in this list, even if this one removes it. Apache Kafka 4.3 replaces each list unless the new one is
+    # empty. There, cancelling the later of two reassignments can leave replicas of the earlier one.
+    adding = sorted({*was.adding, *wanted} - (set(was.replicas) - set(was.adding)))
+    return Target(replicas=[*wanted, *removing], removing=removing, adding=adding)
 
 
 def _check_factor(was: Partition, wanted: Sequence[int]) -> None:

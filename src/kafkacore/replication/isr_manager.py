@@ -52,8 +52,9 @@ class Follower(Protocol):
         nor shutting down."""
 
     @property
-    def lags(self) -> bool:
-        """Whether the replica was last caught up more than replica.lag.time.max.ms ago."""
+    def must_leave(self) -> bool:
+        """Whether the replica is in the ISR but fell behind: it was last caught up more than replica.lag.time.max.ms
+        before the last periodic check, and has not caught up since."""
 
 
 class Led(Protocol):
@@ -160,7 +161,7 @@ class IsrManager:
         members, changed = [mine], False
         for follower in led.followers():
             in_isr = follower.broker_id in was.isr
-            is_wanted = not follower.lags if in_isr else follower.may_join
+            is_wanted = not follower.must_leave if in_isr else follower.may_join
             changed = changed or in_isr is not is_wanted
             if is_wanted:
                 members.append(Member(follower.broker_id, follower.broker_epoch))

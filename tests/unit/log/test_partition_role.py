@@ -41,6 +41,9 @@ class Node:
         assert done.error == 0
         return done.ack
 
+    def must_leave(self, broker_id: int) -> bool:
+        return any(each.must_leave for each in self.log.followers() if each.broker_id == broker_id)
+
     def known(self, broker_id: int) -> tuple[int, bool, bool]:
         [found] = [each for each in self.log.followers() if each.broker_id == broker_id]
         return found.end_offset, found.may_join, found.lags
@@ -198,6 +201,24 @@ def test_lagging_replica_does_not_join_again_when_the_high_watermark_waits_for_m
     node.log.followed(2, 0, broker_epoch=22)
     assert node.known(2) == (0, True, True)
     assert node.edges.take(8) == [(TOPIC, 0)]
+
+
+def test_replica_far_behind_stays_in_the_isr_until_the_next_lag_check_when_min_isr_let_it_join(node: Node) -> None:
+    """Otherwise the replica would join and leave with each of its fetches, until it has all records."""
+    node.lead(set(), min_isr=2)
+    for _ in range(3):
+        node.append()
+    node.log.followed(2, 0, broker_epoch=22)
+    assert node.edges.take(8) == [(TOPIC, 0)]
+    assert node.log.commit_isr([1, 2], 1, 2)
+    assert node.known(2)[2]
+    assert node.edges.take(8) == []
+    assert not node.must_leave(2)
+    node.edges.check_lag()
+    assert node.edges.take(8) == [(TOPIC, 0)]
+    assert node.must_leave(2)
+    node.log.followed(2, 3, broker_epoch=22)
+    assert not node.must_leave(2)
 
 
 def test_follower_counts_as_caught_up_when_it_reaches_the_end_of_its_last_fetch(node: Node) -> None:

@@ -33,7 +33,7 @@ class Follower(NamedTuple):
     broker_id: int
     broker_epoch: int
     may_join: bool = True
-    lags: bool = False
+    must_leave: bool = False
 
 
 class Log:
@@ -155,7 +155,7 @@ def test_followers_that_caught_up_join_with_their_broker_epochs() -> None:
 
 def test_follower_that_fell_behind_leaves() -> None:
     world = World(isr=[ME, TWO, THREE])
-    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, lags=True)
+    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, must_leave=True)
     world.look()
     [asked] = world.asked()
     assert isr_of(asked) == [(ME, 101), (TWO, 102)]
@@ -295,7 +295,7 @@ def test_answer_is_dropped_when_newer_metadata_came_first() -> None:
 
 def test_change_is_counted_once_when_the_metadata_shows_it_before_the_answer() -> None:
     world = World(isr=[ME, TWO, THREE])
-    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, lags=True)
+    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, must_leave=True)
     world.look()
     world.asked()
     world.commit(change(isr=[ME, TWO]))
@@ -306,7 +306,7 @@ def test_change_is_counted_once_when_the_metadata_shows_it_before_the_answer() -
 
 def test_change_that_the_controller_made_is_not_counted() -> None:
     world = World(isr=[ME, TWO, THREE])
-    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, lags=True)
+    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, must_leave=True)
     world.look()
     world.commit(change(isr=[ME, TWO]))  # before the request is sent
     assert (world.isrs.counts.expands, world.isrs.counts.shrinks) == (0, 0)
@@ -318,7 +318,7 @@ def test_next_proposal_starts_from_the_answer_when_the_metadata_is_late() -> Non
     world.look()
     world.asked()
     world.answer(accepted([ME, TWO]))
-    world.log.seen[TWO] = Follower(TWO, 102, may_join=False, lags=True)
+    world.log.seen[TWO] = Follower(TWO, 102, may_join=False, must_leave=True)
     world.look()
     [asked] = world.asked()
     assert (isr_of(asked), asked.partition_epoch) == ([(ME, 101)], 1)

@@ -55,6 +55,7 @@ ctypedef struct Follower:
     int32_t broker_id
     bint in_sync              # in the committed ISR
     bint is_joining           # only in the proposed ISR; so it is in the maximal ISR, which is both together (KIP-497)
+    bint must_leave           # is in the ISR, and lagged at the last periodic check
     bint must_fetch           # has left the ISR because it lagged, and has not fetched since
     int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
     int64_t end_offset        # the end of its log; -1 if it has not fetched yet

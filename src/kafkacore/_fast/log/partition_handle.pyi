@@ -63,6 +63,7 @@ class FollowerState(NamedTuple):
     # controlled shutdown, and must not have restarted since its last fetch.
     may_join: bool
     lags: bool  # whether it last had all records more than replica.lag.time.max.ms ago
+    must_leave: bool  # whether it is in the ISR, lagged at the last call of `PartitionEdges.check_lag`, and still lags
 
 class SegmentInfo(NamedTuple):
     base_offset: int

@@ -35,7 +35,7 @@ from kafkacore._fast.log.partition_role cimport (
     partition_note_leader, partition_propose_isr, partition_report_to, partition_restart_as_follower,
     partition_truncate_as_follower, partition_withdraw_isr,
 )
-from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join, replicas_readable
+from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join, replicas_must_leave, replicas_readable
 from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -86,6 +86,7 @@ class FollowerState(NamedTuple):
     is_joining: bool
     may_join: bool
     lags: bool
+    must_leave: bool
 
 
 class SegmentInfo(NamedTuple):
@@ -473,7 +474,8 @@ cdef class PartitionHandle:
             if copied != NULL:
                 for i in range(count):
                     copied[i] = p.followers[i]
-                    marks[i] = replicas_may_join(p, &copied[i]) + 2 * replicas_lags(p, &copied[i], now_ms)
+                    marks[i] = (replicas_may_join(p, &copied[i]) + 2 * replicas_lags(p, &copied[i], now_ms)
+                                + 4 * replicas_must_leave(p, &copied[i], now_ms))
             mutex_unlock(&p.log.lock)
         if copied == NULL:
             raise MemoryError
@@ -481,7 +483,7 @@ cdef class PartitionHandle:
             return [
                 FollowerState(copied[i].broker_id, copied[i].broker_epoch, copied[i].end_offset,
                               copied[i].log_start_offset, bool(copied[i].in_sync), bool(copied[i].is_joining),
-                              bool(marks[i] & 1), bool(marks[i] & 2))
+                              bool(marks[i] & 1), bool(marks[i] & 2), bool(marks[i] & 4))
                 for i in range(count)
             ]
         finally:

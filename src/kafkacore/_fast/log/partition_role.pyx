@@ -19,7 +19,7 @@ from kafkacore._fast.log.partition cimport (
     partition_monotonic_ms, partition_take_everybody, partition_wake_rest,
 )
 from kafkacore._fast.log.replicas cimport (
-    replicas_find, replicas_may_join, replicas_merge, replicas_must_fetch, replicas_some_lag,
+    replicas_check_lag, replicas_find, replicas_may_join, replicas_merge, replicas_must_fetch, replicas_some_must_leave,
 )
 from kafkacore._fast.log.truncate cimport Fence, log_truncate_fully, log_truncate_to
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, Waiter, WakeList, wake_all
@@ -123,7 +123,7 @@ cdef void report_if_due(Partition *p) noexcept nogil:
     cdef int32_t i
     if p.edges == NULL or p.role != ROLE_LEADER or p.is_proposing:
         return
-    if p.is_recovering or replicas_some_lag(p, partition_monotonic_ms(p)):
+    if p.is_recovering or replicas_some_must_leave(p, partition_monotonic_ms(p)):
         isr_edges_report(p.edges, &p.link)
         return
     for i in range(p.follower_count):
@@ -248,6 +248,7 @@ cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, 
             follower = &p.followers[i]
             in_sync = is_among(isr, count, follower.broker_id)
             follower.must_fetch |= replicas_must_fetch(p, follower, in_sync, now_ms)
+            follower.must_leave &= in_sync
             follower.in_sync = in_sync
         count_in_sync(p)
         report_if_due(p)
@@ -263,7 +264,8 @@ cdef void partition_check_lag(Partition *p) noexcept nogil:
     wakes.count = 0
     wakes.why = WAKE_READY
     mutex_lock(&p.log.lock)
-    if p.role == ROLE_LEADER and not p.is_proposing:
+    if p.role == ROLE_LEADER:
+        replicas_check_lag(p, partition_monotonic_ms(p))
         report_if_due(p)
     # A follower outside the ISR may now lag, or its broker may be fenced. Such a follower no longer holds back the high
     # watermark.

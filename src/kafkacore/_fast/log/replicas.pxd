@@ -31,8 +31,11 @@ cdef bint replicas_lags(const Partition *p, const Follower *follower, int64_t no
 # Returns whether the follower leaves the ISR now because it lags. Such a follower must fetch before it may join the ISR
 # again. `in_sync` says whether the follower is in the new ISR.
 cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint in_sync, int64_t now_ms) noexcept nogil
-# Returns whether some member of the ISR was last caught up more than replica.lag.time.max.ms ago.
-cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil
+# Sets `must_leave` of each follower. The periodic check calls this.
+cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil
+# Returns whether the follower is in the ISR, lagged at the last periodic check, and still lags.
+cdef bint replicas_must_leave(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil
+cdef bint replicas_some_must_leave(const Partition *p, int64_t now_ms) noexcept nogil
 # Completes the `count` followers in `fresh`, of which the caller has set the broker ids and the ISR membership. If a
 # broker was a follower before, copies its state, but with `is_new_epoch` not its position.
 cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bint is_new_epoch,

@@ -147,10 +147,22 @@ cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint
     return follower.in_sync and not in_sync and replicas_lags(p, follower, now_ms)
 
 
-cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil:
+cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil:
     cdef int32_t i
     for i in range(p.follower_count):
-        if p.followers[i].in_sync and replicas_lags(p, &p.followers[i], now_ms):
+        p.followers[i].must_leave = p.followers[i].in_sync and replicas_lags(p, &p.followers[i], now_ms)
+
+
+cdef bint replicas_must_leave(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
+    """Below min.insync.replicas the high watermark does not move, so a follower far behind the end of the log may join
+    the ISR. It stays a member until the next periodic check. Otherwise it would join and leave with each fetch."""
+    return follower.must_leave and replicas_lags(p, follower, now_ms)
+
+
+cdef bint replicas_some_must_leave(const Partition *p, int64_t now_ms) noexcept nogil:
+    cdef int32_t i
+    for i in range(p.follower_count):
+        if replicas_must_leave(p, &p.followers[i], now_ms):
             return True
     return False
 
@@ -170,6 +182,7 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
             follower.fetched_ms = before.fetched_ms
             follower.leader_end_offset = before.leader_end_offset
             follower.broker_epoch = before.broker_epoch
+            follower.must_leave = before.must_leave and follower.in_sync
             follower.must_fetch = before.must_fetch or replicas_must_fetch(p, before, follower.in_sync, now_ms)
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1

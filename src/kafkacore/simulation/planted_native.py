@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkacore._fast.base.debug_checks import PLANTED
-from kafkacore.simulation.checkers import leaders, records, replication
+from kafkacore.simulation.checkers import leaders, logs, records, replication
 from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -39,7 +39,10 @@ NATIVE_BUGS: Final = MappingProxyType(
     {
         "lost-sync": NativeBug(
             "an acknowledged record survives a power cut if each append is synced",
-            (leaders.HighWatermarkIsSynced, replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
+            (
+                leaders.HighWatermarkIsSynced, logs.CommittedStays, replication.CommittedRecordsAgree,
+                records.AcknowledgedRecordsStay,
+            ),
             ONE_LOG,
         ),
         "unsynced-high-watermark": NativeBug(

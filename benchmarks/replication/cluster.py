@@ -5,6 +5,7 @@ import shutil
 
 from benchmarks.peers import requests
 from benchmarks.peers.contestants import SERVER_JVM
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from brokers import APACHE, archive
 from kafka_tools import KafkaTools
@@ -27,6 +28,8 @@ DEFAULTS = {
     "replica.fetch.wait.max.ms": "500",
     "log.segment.delete.delay.ms": "1000",
 }
+RATES = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+THROTTLED = {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "*"}
 NUMBERS = itertools.count()
 
 
@@ -74,10 +77,10 @@ class Nodes(ReplicatedCluster):
     def wait(self, condition, what):
         return wait_until(condition, LIMIT_S, what, self.seen)
 
-    def fresh_topic(self, partitions=1, leader=NODES[0], replicas=REPLICAS):
+    def fresh_topic(self, partitions=1, leader=NODES[0], replicas=REPLICAS, **configs):
         """Creates a topic that one node leads. All replicas are in sync."""
         name = f"bench-{next(NUMBERS)}"
-        self.create(name, [led_by(leader)[:replicas]] * partitions)
+        self.create(name, [led_by(leader)[:replicas]] * partitions, **configs)
         wanted = {name: partitions}
         self.wait(lambda: requests.unserved(self.addresses[leader], wanted) == 0, f"{name} serves")
         return name
@@ -89,6 +92,14 @@ class Nodes(ReplicatedCluster):
         for at in range(0, topics, each):
             requests.create(self.bootstrap, names[at : at + each], partitions, REPLICAS)
         return names
+
+    def throttle(self, bytes_per_s):
+        """Limits the replication of the topics that have `THROTTLED`, as kafka-reassign-partitions --throttle does."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        entries = [ConfigEntry(key, str(bytes_per_s), incremental_operation=AlterConfigOpType.SET) for key in RATES]
+        for node in NODES:
+            change = ConfigResource(ResourceType.BROKER, str(node), incremental_configs=entries)
+            client.incremental_alter_configs([change])[change].result(LIMIT_S)
 
     def leaders(self, *names):
         """Returns node ids by (topic, partition), for the partitions that have a leader."""

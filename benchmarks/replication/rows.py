@@ -27,7 +27,7 @@ from benchmarks.peers.rows import (
 from kafkacore._fast.plane.load_client import Load, LoadResult
 from kafkacore.protocol.messages import ListPartitionReassignmentsRequest
 
-from .cluster import LIMIT_S, NODES, REPLICAS
+from .cluster import LIMIT_S, NODES, REPLICAS, THROTTLED
 from .probe import Probe, first_records
 
 LEADER, FOLLOWER, THIRD = NODES
@@ -54,6 +54,7 @@ class Sizes:
     idle_s: float = 30.0
     reassigned_mb: int = 1000
     moved_partitions: int = 4
+    throttle_mb: int = 0  # the limit of a reassignment in MB/s; 0 is no limit
 
 
 SMOKE = Sizes(
@@ -189,7 +190,11 @@ def idle(nodes, sizes):
 def reassigned(nodes, sizes):
     """Moves partitions with one replica to another broker. Meanwhile a client writes records to another partition, one
     at a time."""
-    topic, beside = nodes.fresh_topic(sizes.moved_partitions, FOLLOWER, replicas=1), nodes.fresh_topic()
+    limited = THROTTLED if sizes.throttle_mb else {}
+    topic = nodes.fresh_topic(sizes.moved_partitions, FOLLOWER, replicas=1, **limited)
+    beside = nodes.fresh_topic()
+    if limited:
+        nodes.throttle(sizes.throttle_mb * 1_000_000)
     size_mb = filled(nodes, topic, sizes)
     request, where = [requests.produce(beside, 0, one_record())], requests.produce_error_at(beside)
     client = load(nodes)

@@ -134,14 +134,18 @@ def _check_quorum(config: BrokerConfig) -> None:
     if roles == {"broker"}:
         if config.node_id in voters:
             raise _refuse(
-                config, "controller.quorum.voters", f"must not have node.id={config.node_id}, which is only a broker"
+                config,
+                "controller.quorum.voters",
+                f"must not list node.id={config.node_id}, because this node is only a broker",
             )
         if config.controller_quorum_auto_join_enable:
             raise _refuse(
                 config, "controller.quorum.auto.join.enable", "must be false unless process.roles has controller"
             )
     elif voters and config.node_id not in voters:
-        raise _refuse(config, "controller.quorum.voters", f"must have node.id={config.node_id}, which is a controller")
+        raise _refuse(
+            config, "controller.quorum.voters", f"must list node.id={config.node_id}, because this node is a controller"
+        )
 
 
 def _check_controller_listeners(config: BrokerConfig) -> None:

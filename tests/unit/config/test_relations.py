@@ -52,7 +52,7 @@ def test_sound_configuration_is_accepted(base):
             "controller.quorum.bootstrap.servers",
             "set it to the host:port",
         ),
-        (COMBINED, {"controller.quorum.voters": "2@x:1"}, "controller.quorum.voters", "must have node.id=1"),
+        (COMBINED, {"controller.quorum.voters": "2@x:1"}, "controller.quorum.voters", "must list node.id=1"),
         (
             COMBINED,
             {"listeners": "PLAINTEXT://:9092"},
@@ -60,7 +60,7 @@ def test_sound_configuration_is_accepted(base):
             "CONTROLLER must be one of listeners",
         ),
         (COMBINED, {"listeners": "CONTROLLER://:9093"}, "listeners", "must have at least one listener that is not in"),
-        (BROKER, {"node.id": "1"}, "controller.quorum.voters", "must not have node.id=1"),
+        (BROKER, {"node.id": "1"}, "controller.quorum.voters", "must not list node.id=1"),
         (
             BROKER,
             {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"},

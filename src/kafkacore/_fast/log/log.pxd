@@ -34,11 +34,11 @@ cdef enum:
     LOG_FAILED = 4        # the log directory is offline; appends return KAFKA_STORAGE_ERROR
     LOG_CLOSED = 5
 
-# Which entries the leader-epoch-checkpoint file lacks.
+# The state of the leader-epoch-checkpoint file.
 cdef enum:
-    EPOCHS_SAVED = 0
-    EPOCHS_EMPTY = 1      # only epochs without records; every start drops them, so they are not worth a sync yet
-    EPOCHS_BEHIND = 2
+    EPOCHS_SAVED = 0      # the file has all entries
+    EPOCHS_EMPTY = 1      # the file lacks only epochs without records; every start drops them, so they need no sync yet
+    EPOCHS_BEHIND = 2     # the file lacks epochs that have records
 
 cdef enum:
     LOG_BLOCKED = -2000   # nothing has changed; the waiter is queued and will be woken
@@ -118,9 +118,9 @@ ctypedef struct Log:
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
     bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
-    int32_t dropping                     # how many threads remove files of segments from the start of the log now
+    int32_t dropping                     # the number of threads that are deleting segments from the start of the log
     int64_t synced_offset                # all records below this offset survive a power loss
-    int64_t checkpointed_offset          # the greatest recovery point that the checkpoint file may contain
+    int64_t checkpointed_offset          # the checkpoint file contains no greater recovery point than this
     int64_t commit_offset                # the next sync by a committer covers the records below this offset
     int64_t unflushed_since_ns           # monotonic; -1 if all records are synced
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none
@@ -130,7 +130,7 @@ ctypedef struct Log:
     EpochEntry *epochs
     int32_t epoch_count
     int32_t epoch_capacity
-    int epochs_dirty                     # which entries the checkpoint file lacks: EPOCHS_SAVED...
+    int epochs_dirty                     # EPOCHS_SAVED, EPOCHS_EMPTY or EPOCHS_BEHIND
     Producers *producers                 # NULL until the first append
     Recent *recent                       # NULL until the first append
     int64_t snapshot_offset              # the offset of the newest producer snapshot

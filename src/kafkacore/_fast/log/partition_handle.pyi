@@ -202,7 +202,7 @@ class PartitionHandle:
         proposal has no answer yet."""
 
     def withdraw_isr(self) -> None:
-        """Ends the proposal. Call this only if the controller has rejected the proposal and cannot have applied it."""
+        """Ends the proposal. Call this only if it is certain that the controller has not applied the proposal."""
 
     def commit_isr(self, isr: Iterable[int], leader_epoch: int, partition_epoch: int, recovering: bool = False) -> bool:
         """Sets the ISR and the partition epoch that the AlterPartition response named, and ends the proposal. Returns
@@ -232,8 +232,8 @@ class PartitionHandle:
     (KIP-73). The bits are BY_LEADER and BY_FOLLOWER of `replication_quota`."""
 
     fetch_lag: int
-    """By how many records the log end was below the leader's high watermark when this follower last fetched. -1 before
-    its first fetch."""
+    """The leader's high watermark minus the end of this replica's log, in records, at this follower's last fetch; at
+    least 0. -1 before the first fetch."""
 
     adds_replicas: bool
     """Whether a reassignment adds replicas."""

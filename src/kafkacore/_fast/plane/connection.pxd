@@ -4,8 +4,9 @@ loop. Any thread may call `connection_new` and `connections_open`. All other fun
 connection's reactor.
 
 Each of the following holds a reference to the connection: the reactor's list, each `Request`, and a memory reservation
-whose mail (a message to the reactor, see mail.pxd) may still arrive. plane.pxd defines the plane, its ring, and the hot
-APIs. memory.pxd defines the budget.
+until its grant has arrived. The grant is a message to the reactor (mail.pxd). plane.pxd defines the plane, its ring,
+and the hot APIs, which native code serves. memory.pxd defines the budget. gate.pxd defines the gate, which can delay
+requests.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -34,10 +35,10 @@ cdef enum:
 # The reasons why a processor does not read a connection or serve its requests.
 cdef enum:
     STALL_MEMORY = 1          # the connection's frame waits for memory from the plane's budget
-    STALL_ORDER = 2           # the request `waiting` must not start before earlier answers have been sent
+    STALL_ORDER = 2           # the request in `waiting` must not start before earlier answers have been sent
     STALL_RING = 4            # the plane's ring, the queue of requests for Python, is full
-    STALL_MUTED = 8           # the client is throttled until `hold` fires
-    STALL_DELAYED = 16        # the gate delays the request `waiting` until `hold` fires
+    STALL_MUTED = 8           # the client is throttled until the timer `hold` ends
+    STALL_DELAYED = 16        # the gate delays the request in `waiting` until the timer `hold` ends
 
 ctypedef struct Reactor       # an epoll set and the connections that it watches
 ctypedef struct Connection

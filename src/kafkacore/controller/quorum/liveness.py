@@ -70,7 +70,7 @@ class Liveness:
 
     @property
     def pulse_ms(self) -> int:
-        """The largest gap between two calls of `expired` that is counted in full; see HearingTime."""
+        """HearingTime counts at most this much of the time between two calls of `expired`."""
         return self._time.pulse_ms
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
@@ -87,15 +87,15 @@ class Liveness:
         self._contacts.pop(broker_id, None)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """Records that a heartbeat has arrived. The decision about the heartbeat may still have to wait."""
+        """Records that a heartbeat has arrived, even if the controller decides about it later."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Returns whether this incarnation of the broker has sent a heartbeat in time. A new controller has not yet
-        received a heartbeat from any broker. So a broker that restarts together with the controller need not wait until
-        its former session expires."""
+        """Returns whether this incarnation of the broker has sent this controller a heartbeat in time. A new controller
+        has not received any yet. So if a broker restarts together with the controller, its former incarnation has no
+        session, and the broker can register at once."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -108,8 +108,8 @@ class Liveness:
         return {each.broker_id: max(time_ms - each.last_ms, 0) for each in list(self._contacts.values())}
 
     def wait_ms(self, now_ms: int) -> int:
-        """Returns the milliseconds until `expired` must be called again. By then the next session may have expired; the
-        result is at most `pulse_ms`."""
+        """Returns the milliseconds until the next session can expire, but at most `pulse_ms`. Then the owner must call
+        `expired` again."""
         time_ms = self._time.at(now_ms)
         until_end = self._ends[0][0] - time_ms if self._ends else self._time.pulse_ms
         return max(0, min(until_end, self._time.pulse_ms))

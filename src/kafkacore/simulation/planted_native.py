@@ -95,7 +95,7 @@ NATIVE_BUGS: Final = MappingProxyType(
         ),
         "producers-kept-when-begun-anew": NativeBug(
             "a log that begins anew has no producers of its old records",
-            (records.ProducersGoOn, records.ProducersWriteInOrder),
+            (records.OneRecordForEachOffset, records.ProducersGoOn, records.ProducersWriteInOrder),
         ),
         "large-batch-withheld": NativeBug("a batch arrives even if it is larger than replica.fetch.max.bytes", ()),
         "newer-epoch-appended": NativeBug("a follower accepts no batch with an epoch above its leader's", ()),

@@ -11,6 +11,7 @@ from kafkacore._fast.record.batch import Batches
 from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -315,5 +316,21 @@ def test_response_encodes_in_every_version(run) -> None:
         for version in range(CreateTopicsResponse.VERSIONS[0], CreateTopicsResponse.VERSIONS[1] + 1):
             again = CreateTopicsResponse.decode(response.encode(version), version)
             assert [each.error_code for each in again.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+    run(story)
+
+
+def test_new_partition_gets_as_many_replicas_as_the_reassignment_of_the_first_one_will_leave(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3, 4)
+        await create(harness, topic("a", assignments={0: [1, 2]}))
+        made = AlterPartitionReassignmentsRequest
+        moved = made.ReassignablePartition(partition_index=0, replicas=[3, 4])
+        request = made(topics=[made.ReassignableTopic(name="a", partitions=[moved])], timeout_ms=1000)
+        await harness.controller.alter_partition_reassignments(Caller(), request)
+        assert len(harness.partition("a", 0).replicas) == 4
+        assert (await grow(harness, "a", 2)).error_code == 0
+        assert len(harness.partition("a", 1).replicas) == 2
+        assert (await grow(harness, "a", 3, [[1, 2]])).error_code == 0
 
     run(story)

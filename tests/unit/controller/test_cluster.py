@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacore.controller.quorum import cluster
+from kafkacore.controller.quorum import cluster, controller
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS as KEY
 from kafkacore.controller.quorum.decisions import UNCLEAN_ELECTION, min_isr, topic_setting, unclean_elections
 from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.partition_records import record_count
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
@@ -474,5 +475,24 @@ def test_unregistered_broker_leaves_its_isrs_and_its_session(run) -> None:
         assert ErrorCode(refused.value.code).name in ("STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED")
         again = harness.controller.unregister_broker(Caller(), UnregisterBrokerRequest(broker_id=1))
         assert await refusal(again) == "BROKER_ID_NOT_REGISTERED"
+
+    run(story)
+
+
+def small_batches(append):
+    """Returns an `append` that refuses batches of more than two records as too large."""
+    return lambda records, values: append(records, values) if record_count(records) <= 2 else None
+
+
+def test_broker_is_unregistered_when_its_partitions_need_several_batches(run, monkeypatch) -> None:
+    monkeypatch.setattr(controller, "MAX_RECORDS_PER_BATCH", 2)
+
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]] * 40)
+        monkeypatch.setattr(harness.driver, "append", small_batches(harness.driver.append))
+        response = await harness.controller.unregister_broker(Caller(), UnregisterBrokerRequest(broker_id=1))
+        assert response.error_code == 0 and set(harness.controller.image.brokers) == {2}
+        assert {harness.partition("a", index).leader for index in range(40)} == {2}
 
     run(story)

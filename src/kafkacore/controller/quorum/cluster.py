@@ -191,7 +191,7 @@ def unregister_broker(image: MetadataImage, settings: Settings, request: Any) ->
     rows = sorted({*rows_with_isr(chunks, broker.broker_id), *rows_with_elr(chunks, broker.broker_id)})
     records = _led_anew(image, settings, rows, removed={broker.broker_id})
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
-    return Decision(records, UnregisterBrokerResponse())
+    return Decision(records, UnregisterBrokerResponse(), atomic=False)
 
 
 def register_controller(image: MetadataImage, request: Any) -> Decision:

@@ -234,3 +234,37 @@ def test_topic_is_deleted_while_the_brokers_of_its_replicas_are_down(run) -> Non
         assert image.topic("t") is None and image.topic_by_id(topic_id) is None and image.partition_count == 0
 
     run(story)
+
+
+async def two_directories(harness: Any) -> tuple[Uuid, Uuid]:
+    """Broker 1 has two directories; its replicas of the topic t are in the first one. Broker 2 is fenced."""
+    one, other = Uuid(b"first  directory"), Uuid(b"second directory")
+    await harness.brokers(1, log_dirs=[one, other])
+    await harness.brokers(2)
+    await create(harness, "t", [1, 2], min_insync_replicas="2")
+    await assign(harness, one)
+    await harness.heartbeat(2, want_fence=True)
+    return one, other
+
+
+async def assign(harness: Any, directory: Uuid) -> None:
+    made = AssignReplicasToDirsRequest
+    topic_id = harness.controller.image.topic("t").topic_id
+    topic = made.TopicData(topic_id=topic_id, partitions=[made.PartitionData(partition_index=0)])
+    request = made(
+        broker_id=1, broker_epoch=harness.epochs[1], directories=[made.DirectoryData(id=directory, topics=[topic])]
+    )
+    await harness.controller.assign_replicas_to_dirs(Caller(0), request)
+
+
+def test_broker_does_not_lead_from_a_directory_that_fails_when_the_broker_is_unfenced(run) -> None:
+    async def story(harness):
+        one, other = await two_directories(harness)
+        await harness.heartbeat(1, want_fence=True)
+        assert not (await harness.heartbeat(1, offline_log_dirs=[one])).is_fenced
+        assert harness.controller.image.brokers[1].directories == (other,)
+        assert harness.partition("t", 0).leader == -1
+        await harness.heartbeat(2)
+        assert (harness.partition("t", 0).leader, harness.partition("t", 0).isr) == (2, (2,))
+
+    run(story)

@@ -225,6 +225,11 @@ def register_controller(image: MetadataImage, request: Any) -> Decision:
 def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, request: Any) -> Decision:
     """Decides the next state of a broker from the flags in its heartbeat and from its partitions."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    failed = set(broker.directories).intersection(request.offline_log_dirs)
+    if failed:
+        # A broker that is unfenced by this heartbeat must not lead from a directory that has failed.
+        broker = broker._replace(directories=tuple([each for each in broker.directories if each not in failed]))
+        image = image._replace(brokers={**image.brokers, broker.broker_id: broker})
     was = _state(broker)
     state = _next_state(image, liveness, broker, was, request)
     records: list[Record] = []
@@ -236,7 +241,7 @@ def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, requ
         elif not broker.fenced:
             records += fence(image, settings, broker)
     liveness.read_up_to(broker.broker_id, request.current_metadata_offset)
-    records += _directories_offline(image, settings, broker, request.offline_log_dirs)
+    records += _directories_offline(image, settings, broker, failed)
     records += _directories_cordoned(image, broker, request.cordoned_log_dirs)
     response = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.record_offset,
@@ -332,16 +337,16 @@ def _led_anew(
 
 
 def _directories_offline(
-    image: MetadataImage, settings: Settings, broker: BrokerRegistration, offline: Sequence[Uuid]
+    image: MetadataImage, settings: Settings, broker: BrokerRegistration, failed: AbstractSet[Uuid]
 ) -> list[Record]:
-    failed = set(broker.directories).intersection(offline)
+    """Returns the records of the directories that have just failed. `broker` has only its other directories."""
     if not failed:
         return []
     rows = list(rows_in_directories(image.partition_chunks, broker.broker_id, failed))
     records = _led_anew(image, settings, rows, removed={broker.broker_id})
-    left = [each for each in broker.directories if each not in failed]
-    records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
-    return records
+    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+    change.log_dirs = list(broker.directories)
+    return [*records, change]
 
 
 def _directories_cordoned(

@@ -268,3 +268,32 @@ def test_broker_does_not_lead_from_a_directory_that_fails_when_the_broker_is_unf
         assert (harness.partition("t", 0).leader, harness.partition("t", 0).isr) == (2, (2,))
 
     run(story)
+
+
+def test_replica_in_a_new_directory_is_not_eligible_when_its_broker_ended_clean_but_lost_the_old_one(run) -> None:
+    async def story(harness):
+        _, other = await two_directories(harness)
+        await harness.heartbeat(1, want_fence=True)
+        assert harness.partition("t", 0).elr == (1, 2)
+        await harness.register(1, incarnation=2, log_dirs=[other], previous_broker_epoch=harness.epochs[1])
+        await harness.heartbeat(1)
+        await assign(harness, other)
+        row = harness.partition("t", 0)
+        assert (row.elr, row.leader, row.directory(1)) == ((2,), -1, other)
+        assert await elect(harness, PREFERRED, 0) == ["PREFERRED_LEADER_NOT_AVAILABLE"]
+        await harness.heartbeat(2)
+        assert harness.partition("t", 0).leader == 2
+
+    run(story)
+
+
+def test_replica_that_moves_between_directories_stays_eligible(run) -> None:
+    async def story(harness):
+        await two_directories(harness)
+        await harness.heartbeat(2)
+        await harness.heartbeat(1, want_fence=True)
+        assert harness.partition("t", 0).elr == (1,)
+        await assign(harness, Uuid(b"second directory"))
+        assert harness.partition("t", 0).elr == (1,)
+
+    run(story)

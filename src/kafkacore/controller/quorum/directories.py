@@ -64,7 +64,11 @@ class _Assignment:
         row = topic.partition_rows[index]
         partition = self._image.partition_at(row)
         least = min_isr(self._image, self._settings, topic)
-        target = Target(directories={self._broker.broker_id: directory})
+        broker_id, is_online = self._broker.broker_id, self._broker.has_online_directory
+        # A broker that no longer has the former directory of a replica has made a new, empty log. So the replica is no
+        # longer an eligible leader, even if the broker was shut down cleanly. Apache Kafka 4.3 can elect it.
+        is_new = is_online(directory) and not is_online(partition.directory(broker_id))
+        target = Target(directories={broker_id: directory}, ineligible=frozenset([broker_id] if is_new else ()))
         record = change(partition, topic.topic_id, target, self._changes.rules(partition, least))
         if record is not None:
             self.records.append(record)

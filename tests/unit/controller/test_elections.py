@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kafkacore.protocol.messages import (
     AssignReplicasToDirsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
 )
 from kafkacore.protocol.uuid import Uuid
 from partition_leaders import Caller, alter, asked, create
@@ -295,5 +298,32 @@ def test_replica_that_moves_between_directories_stays_eligible(run) -> None:
         assert harness.partition("t", 0).elr == (1,)
         await assign(harness, Uuid(b"second directory"))
         assert harness.partition("t", 0).elr == (1,)
+
+    run(story)
+
+
+@pytest.mark.parametrize(("crashed", "recovery"), [(False, 0), (True, RECOVERING)])
+def test_partition_without_a_leader_stays_electable_when_elr_is_turned_off(run, crashed: bool, recovery: int) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "t", [2, 1], min_insync_replicas="2")
+        await harness.heartbeat(2, want_fence=True)
+        await harness.heartbeat(1, want_fence=True)
+        if crashed:
+            await harness.register(1, incarnation=2)
+            await harness.register(2, incarnation=2)
+        row = harness.partition("t", 0)
+        assert (row.isr, row.elr, row.last_known_elr) == ((), () if crashed else (1, 2), (1,))
+        made = UpdateFeaturesRequest
+        off = made.FeatureUpdateKey(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=0, upgrade_type=2)
+        response = await harness.controller.update_features(Caller(1), made(timeout_ms=1000, feature_updates=[off]))
+        assert response.error_code == 0
+        row = harness.partition("t", 0)
+        assert (row.isr, row.elr, row.last_known_elr, row.recovery_state) == ((1,), (), (), recovery)
+        image = harness.controller.image
+        assert list(records_of(image_of(records_of(image), image.offset, 1, 0))) == list(records_of(image))
+        await harness.heartbeat(1)
+        row = harness.partition("t", 0)
+        assert (row.leader, row.isr, row.recovery_state) == (1, (1,), recovery)
 
     run(story)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings
+from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings, limit_records
 from kafkacore.metadata.image import BROKER, MetadataImage
+from kafkacore.metadata.partitions import CHUNK_ROWS, RECOVERING
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -16,7 +17,14 @@ from kafkacore.protocol.features import (
     METADATA_VERSION,
     METADATA_VERSIONS,
 )
-from kafkacore.protocol.messages import ConfigRecord, FeatureLevelRecord, Message, UpdateFeaturesResponse
+from kafkacore.protocol.messages import (
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    Message,
+    PartitionChangeRecord,
+    UpdateFeaturesResponse,
+)
 from kafkacore.runtime.slices import Work
 
 UPGRADE: Final = 1
@@ -65,9 +73,11 @@ def update_features(
     response = UpdateFeaturesResponse(error_message=None)
     if api_version <= _RESULTS_UNTIL:
         response.results = [Result(feature=each.feature, error_message=None) for each in updates.values()]
-    enabled = levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0 and not image.elr_enabled
-    if enabled:
-        records = [*_least_isr(image, settings), *records]
+    enabled = levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+    if enabled is not image.elr_enabled:
+        first = _least_isr(image, settings) if enabled else (yield from _without_elr(image))
+        records = [*first, *records]
+        limit_records(len(records))
     return Decision([] if request.validate_only else records, response)
 
 
@@ -144,6 +154,33 @@ def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
         if levels.get(other, 0) < needed:
             why = f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}."
             raise _refused(name, level, why)
+
+
+def _without_elr(image: MetadataImage) -> Work[list[Message]]:
+    """Returns the records that replace all ELRs before the feature is turned off. Afterwards nobody updates an ELR.
+
+    Without the feature, an ISR keeps its last member. So an empty ISR gets the last known leader, or another replica of
+    the ELR if the last known leader is not eligible. If the ELR is empty too, the last known leader will lead as
+    recovering. With an empty ISR, only an unclean election could give such a partition a leader. Apache Kafka 4.3
+    leaves the ISRs and ELRs as they are.
+    """
+    records: list[Message] = []
+    found = False
+    for number, chunk in enumerate(image.partition_chunks):
+        for index, rare in chunk.rare.items():
+            yield
+            if not rare.elr and not rare.last_known_elr:
+                continue
+            found = True
+            row = image.partition_at(number * CHUNK_ROWS + index)
+            if not row.isr:
+                change = PartitionChangeRecord(topic_id=image.topic_at(row.topic_row).topic_id)
+                last = [each for each in row.last_known_elr if not row.elr or each in row.elr]
+                change.partition_id, change.isr = row.partition, (last or list(row.elr))[:1]
+                if not row.elr and row.recovery_state != RECOVERING:
+                    change.leader_recovery_state = RECOVERING
+                records.append(change)
+    return [*records, ClearElrRecord(topic_name="")] if found else []
 
 
 def _least_isr(image: MetadataImage, settings: Settings) -> list[Message]:

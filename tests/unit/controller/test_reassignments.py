@@ -217,3 +217,41 @@ def test_reassignment_ends_when_a_leader_fails_and_the_new_replicas_are_in_sync(
         assert (row.replicas, row.isr, row.adding, row.removing) == ((3, 2), (2, 3), (), ())
 
     run(story)
+
+
+@pytest.mark.parametrize("allowed", ["false", "true"])
+def test_cancel_keeps_the_eligible_replicas_when_nobody_is_in_sync(run, allowed) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3, 4)
+        await create(harness, "t", [1, 2, 3], min_insync_replicas="2", unclean_leader_election_enable=allowed)
+        await alter(harness, asked(harness, [1, 2]))
+        await reassign(harness, [3, 2, 4])
+        await harness.heartbeat(1, want_fence=True)
+        await harness.heartbeat(4, want_fence=True)
+        await harness.heartbeat(3, want_fence=True)
+        await harness.heartbeat(2, want_fence=True)
+        assert await reassign(harness, None) == "NONE"
+        row = harness.partition("t", 0)
+        assert (set(row.replicas), row.adding, row.removing) == ({1, 2, 3}, (), ())
+        assert (row.leader, row.isr, row.elr) == (-1, (), (1, 2))
+        await harness.heartbeat(1)
+        assert (harness.partition("t", 0).leader, harness.partition("t", 0).recovery_state) == (1, 0)
+
+    run(story)
+
+
+def test_cancel_elects_an_eligible_replica_when_only_a_new_replica_is_in_sync(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3, 4)
+        await create(harness, "t", [1, 2], min_insync_replicas="2")
+        await reassign(harness, [3, 4])
+        await alter(harness, asked(harness, [1, 2, 3]))
+        await harness.heartbeat(1, want_fence=True)
+        await harness.heartbeat(2, want_fence=True)
+        assert (harness.partition("t", 0).isr, harness.partition("t", 0).elr) == ((3,), (2,))
+        await harness.heartbeat(2)
+        assert await reassign(harness, None) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.leader, row.isr, row.recovery_state) == ((1, 2), 2, (2,), 0)
+
+    run(story)

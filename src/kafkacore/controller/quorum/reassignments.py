@@ -178,9 +178,11 @@ class Reassignment:
         replicas = [each for each in was.replicas if each not in was.adding]
         isr = [each for each in was.isr if each not in was.adding]
         unclean = unclean_elections(self._image, self._settings, topic.name)
-        if not isr:
+        eligible = self._image.elr_enabled and not set(was.elr).isdisjoint(replicas)
+        if not isr and not eligible:
             # Only replicas that the reassignment added are in sync. After the cancellation, the first old replica would
-            # be the only member of the ISR, but it may lack records.
+            # be the only member of the ISR, but it may lack records. With an old replica in the ELR, which has every
+            # committed record, the ISR stays empty instead. Apache Kafka 4.3 does not use the ELR here.
             if not replicas:
                 raise error_for(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -113,3 +113,15 @@ def test_replica_is_not_eligible_after_an_unclean_shutdown() -> None:
     row = partition((1, 2), (1,), 1, elr=(2,))
     target = Target(isr=(1,), ineligible=frozenset([2]))
     assert after(row, target, {1, 2}, min_isr=2, elr=True).elr == ()
+
+
+def test_last_known_leader_is_a_replica_that_has_led() -> None:
+    leaderless = partition((1, 2), (1,), -1, removing=(2,))
+    assert after(leaderless, Target(isr=(1,)), set(), elr=True).last_known_elr == ()
+    removed = partition((1, 4), (4,), 4, elr=(1,), adding=(4,))
+    assert after(removed, Target(isr=(), replicas=(1,), adding=()), {4}, min_isr=2, elr=True).last_known_elr == ()
+
+
+def test_last_known_leader_is_not_elected_when_its_replica_is_removed() -> None:
+    row = partition((1, 4), (), -1, last_known_elr=(4,), adding=(4,))
+    assert after(row, Target(replicas=(1,), adding=()), {4}, min_isr=2, elr=True).leader == -1

@@ -143,8 +143,9 @@ class _Change:
     def _may_elect_last_known_leader(self) -> bool:
         last = self.was.last_known_elr
         return (
-            self.rules.elr_enabled and not self.elr and not self.isr and len(last) == 1 and self.rules.may_lead(last[0])
-        )
+            self.rules.elr_enabled and not self.elr and not self.isr and len(last) == 1
+            and last[0] in self.replicas and self.rules.may_lead(last[0])
+        )  # fmt: skip
 
     def _elect(self, record: Any) -> None:
         leader, unclean = self._choose()
@@ -168,7 +169,8 @@ class _Change:
     def _record_last_known_leader(self, record: Any) -> None:
         if not self.rules.elr_enabled:
             return
-        if record.leader == NO_LEADER and not self.was.last_known_elr:
+        # A partition that had no leader before, or that loses its leader's replica, has no leader to remember.
+        if record.leader == NO_LEADER and not self.was.last_known_elr and self.was.leader in self.replicas:
             record.last_known_elr = [self.was.leader]
         elif record.leader >= 0 and self.was.last_known_elr:
             record.last_known_elr = []

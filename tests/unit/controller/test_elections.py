@@ -327,3 +327,19 @@ def test_partition_without_a_leader_stays_electable_when_elr_is_turned_off(run, 
         assert (row.leader, row.isr, row.recovery_state) == (1, (1,), recovery)
 
     run(story)
+
+
+def test_last_leader_of_before_elr_leads_as_recovering_when_it_crashed(run) -> None:
+    async def story(harness):
+        await lost(harness)
+        assert (harness.partition("t", 0).isr, harness.partition("t", 0).leader) == ((1,), -1)
+        made = UpdateFeaturesRequest
+        on = made.FeatureUpdateKey(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=1, upgrade_type=1)
+        response = await harness.controller.update_features(Caller(1), made(timeout_ms=1000, feature_updates=[on]))
+        assert response.error_code == 0
+        await harness.register(1, incarnation=2)
+        await harness.heartbeat(1)
+        row = harness.partition("t", 0)
+        assert (row.leader, row.isr, row.recovery_state, row.last_known_elr) == (1, (1,), RECOVERING, ())
+
+    run(story, level=25)

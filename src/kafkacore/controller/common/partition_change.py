@@ -169,11 +169,18 @@ class _Change:
     def _record_last_known_leader(self, record: Any) -> None:
         if not self.rules.elr_enabled:
             return
-        # A partition that had no leader before, or that loses its leader's replica, has no leader to remember.
-        if record.leader == NO_LEADER and not self.was.last_known_elr and self.was.leader in self.replicas:
-            record.last_known_elr = [self.was.leader]
+        leader = self.was.leader if record.leader == NO_LEADER_CHANGE else record.leader
+        if leader == NO_LEADER and not self.was.last_known_elr:
+            record.last_known_elr = self._last_leader()
         elif record.leader >= 0 and self.was.last_known_elr:
             record.last_known_elr = []
+
+    def _last_leader(self) -> list[int] | None:
+        """Returns the leader that a partition without a leader had last, or None if that replica is gone. While the ELR
+        feature was off, the last leader stayed in the ISR as its only member."""
+        was = self.was
+        last = was.isr if was.leader == NO_LEADER and len(was.isr) == 1 and not self.isr else (was.leader,)
+        return list(last) if last[0] in self.replicas else None
 
     def _record_assignment(self, record: Any) -> None:
         known = dict(zip(self.was.replicas, self.was.directories, strict=True)) | (self.target.directories or {})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkacore.controller.quorum import reassignments
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 from partition_leaders import Caller, alter, asked, create
@@ -253,5 +254,25 @@ def test_cancel_elects_an_eligible_replica_when_only_a_new_replica_is_in_sync(ru
         assert await reassign(harness, None) == "NONE"
         row = harness.partition("t", 0)
         assert (row.replicas, row.leader, row.isr, row.recovery_state) == ((1, 2), 2, (2,), 0)
+
+    run(story)
+
+
+@pytest.mark.parametrize("single", [512, 0])
+def test_partition_counts_once_when_a_request_repeats_it(run, monkeypatch, single: int) -> None:
+    monkeypatch.setattr(reassignments, "MAX_SINGLE_DECISIONS", single)
+
+    async def story(harness):
+        await three_of_five(harness)
+        made = AlterPartitionReassignmentsRequest
+        asked_for = [
+            made.ReassignablePartition(partition_index=0, replicas=replicas) for replicas in ([1, 2, 3, 4], None, [1])
+        ]
+        request = made(topics=[made.ReassignableTopic(name="t", partitions=asked_for)], timeout_ms=1000)
+        response = await harness.controller.alter_partition_reassignments(Caller(1), request)
+        told = [ErrorCode(each.error_code).name for each in response.responses[0].partitions]
+        assert told == ["NONE", "INVALID_REQUEST", "INVALID_REQUEST"]
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.adding, row.removing) == ((1, 2, 3, 4), (4,), ())
 
     run(story)

@@ -54,17 +54,18 @@ class Reassignment:
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
-        self._decided: dict[tuple[str, int, tuple[int, ...] | None], Message | None] = {}
         self._are_possible: dict[tuple[int, ...], bool] = {}
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Decides about the partitions. An error about one partition does not affect the others. Raises
+        """Decides about the partitions. An error about one partition does not affect the others. Only the first of
+        several entries of a partition counts, because the decisions do not see each other's records. Raises
         POLICY_VIOLATION if the request makes too many changes."""
         another_factor = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=another_factor
         )
         asks: list[_Ask] = []
+        seen: set[tuple[str, int]] = set()
         for topic in request.topics:
             yield
             topic_result = TopicResult(name=topic.name)
@@ -72,7 +73,12 @@ class Reassignment:
                 yield
                 result = PartitionResult(partition_index=each.partition_index, error_message=None)
                 topic_result.partitions.append(result)
-                asks.append(_Ask(topic.name, each, result))
+                key = topic.name, each.partition_index
+                if key in seen:
+                    result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Duplicate partition."
+                else:
+                    seen.add(key)
+                    asks.append(_Ask(topic.name, each, result))
             response.responses.append(topic_result)
         records: list[Record] = []
         alone: Sequence[_Ask] = asks
@@ -82,7 +88,7 @@ class Reassignment:
         for ask in alone:
             yield
             try:
-                record = self._alter_once(ask.topic, ask.partition, another_factor)
+                record = self._alter(ask.topic, ask.partition, another_factor)
                 if record is not None:
                     records.append(record)
                     made += 1
@@ -100,8 +106,6 @@ class Reassignment:
         for ask in asks:
             yield
             row = self._row_of(ask)
-            if row in rows:
-                return [], asks  # the order matters if a partition is changed twice
             if row < 0 or len(rows) >= MAX_RECORDS_PER_USER_OP:
                 alone.append(ask)
             else:
@@ -138,16 +142,6 @@ class Reassignment:
         if brokers not in self._are_possible:
             self._are_possible[brokers] = replicas_problem(brokers, self._image.brokers) is None
         return topic.row(ask.partition.partition_index) if self._are_possible[brokers] else -1
-
-    def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
-        """Decides about one partition. If the request repeats the partition with the same replicas, returns the first
-        decision again, because a request could contain one partition 200,000 times."""
-        if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
-            return self._alter(name, asked, another_factor)  # `_alter` refuses it
-        key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
-        if key not in self._decided:
-            self._decided[key] = self._alter(name, asked, another_factor)
-        return self._decided[key]
 
     def _alter(self, name: str, asked: Any, another_factor: bool) -> Message | None:
         topic = self._image.topic(name)

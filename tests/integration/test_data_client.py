@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from client_clock import ClientClock
 from kafkacore.client import (
     EARLIEST,
     LATEST,
@@ -189,6 +190,16 @@ def test_a_range_beyond_the_end_fails_with_its_place_when_nothing_comes(broker):
         ),
     ):
         list(client.read([Range("empty", 0, 0, 5)]))
+
+
+def test_read_goes_on_when_the_caller_takes_longer_than_every_timeout_for_its_rows(broker, monkeypatch):
+    clock = ClientClock(monkeypatch)
+    with Client(broker.bootstrap, {"max.partition.fetch.bytes": "100000"}) as client:
+        found = 0
+        for rows in client.read([Range("plain", 0, 0, 30_000)], ["offset"], max_rows=1000):
+            found += rows.num_rows
+            clock.skip(200)
+    assert found == 30_000
 
 
 def test_an_abandoned_read_leaves_the_client_usable(client):

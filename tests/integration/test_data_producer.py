@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import pytest
 
+from client_clock import ClientClock
 from kafkacore._fast.columns.record_encoder import murmur2
 from kafkacore.client import (
     LATEST,
@@ -160,6 +161,18 @@ def test_a_batch_that_nobody_acknowledges_fails_in_time(broker, client):
     ):
         producer.send(topic, None, pa.record_batch({"value": [b"v"]}))
         producer.flush()
+
+
+def test_batches_are_acknowledged_when_the_caller_needs_longer_than_every_timeout_for_the_next_one(
+    broker, client, monkeypatch
+):
+    clock = ClientClock(monkeypatch)
+    topic = broker.create_topic("slowly")
+    with client.producer() as producer:
+        for value in (b"1", b"2", b"3"):
+            producer.send(topic, 0, pa.record_batch({"value": [value]}))
+            clock.skip(200)
+    assert [row["value"] for row in whole(client, topic)[0]] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("options", [{"acks": "1"}, {"enable.idempotence": "false"}])

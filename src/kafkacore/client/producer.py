@@ -56,13 +56,13 @@ class _Line:
 class _Batch(NamedTuple):
     data: bytes
     records: int
-    deadline: float
+    deadline: float  # as Producer._now counts the time
 
 
 class _UnderWay(NamedTuple):
     connection: Connection
     correlation_id: int
-    deadline: float
+    deadline: float  # as Producer._now counts the time
     places: list[tuple[str, int]]
 
 
@@ -84,6 +84,8 @@ class Producer:
         self._queued_bytes = 0
         self._ids: tuple[int, int] | None = None
         self._error: Exception | None = None
+        self._idle_s = 0.0
+        self._turned_at = time.monotonic()
         transactional_id = options["transactional.id"]
         self._transactions = None if transactional_id is None else Transactions(cluster, options, transactional_id)
         self.sent = 0
@@ -157,7 +159,8 @@ class Producer:
             raise ValueError("a transactional producer sends between begin and commit")
         count = 0
         for each in batches:
-            deadline = time.monotonic() + self._options["delivery.timeout.ms"] / 1000
+            self._resume()
+            deadline = self._now() + self._options["delivery.timeout.ms"] / 1000
             self._lines[each.topic, each.partition].waiting.append(_Batch(each.data, each.records, deadline))
             self._queued_bytes += len(each.data)
             count += each.records
@@ -219,6 +222,7 @@ class Producer:
     def _await_answers(self) -> None:
         """Waits for the responses to all requests in flight. A Produce request that arrived after the end of the
         transaction would start another transaction."""
+        self._resume()
         while self._under_way:
             for node in self._wait():
                 under_way = self._under_way[node]
@@ -245,6 +249,7 @@ class Producer:
         until something can be sent. Raises the first error."""
         if self._error is not None:
             raise self._error
+        self._resume()
         try:
             self._ensure_ids()
             self._expire()
@@ -255,13 +260,26 @@ class Producer:
             self._error = error
             self._drop()
             raise
+        finally:
+            self._turned_at = time.monotonic()
+
+    def _resume(self) -> None:
+        """Ends the pause since the last turn. A producer has no thread, so nothing is sent or received in a pause.
+        Timeouts do not count it, because answers that arrived meanwhile have not been read yet."""
+        now = time.monotonic()
+        self._idle_s += now - self._turned_at
+        self._turned_at = now
+
+    def _now(self) -> float:
+        """Returns the time without the pauses between the calls of this producer."""
+        return time.monotonic() - self._idle_s
 
     def _ensure_ids(self) -> None:
         if self._ids is None:
             self._ids = new_producer_id(self._cluster, self._options)
 
     def _expire(self) -> None:
-        now = time.monotonic()
+        now = self._now()
         for (topic, partition), line in self._lines.items():
             if line.waiting and line.waiting[0].deadline <= now:
                 raise Unreachable(
@@ -312,12 +330,12 @@ class Producer:
                 timeout_ms=self._options["request.timeout.ms"],
                 topic_data=[ProduceRequest.TopicProduceData(name=each, partition_data=chosen[each]) for each in chosen],
             )
-            deadline = time.monotonic() + self._options["request.timeout.ms"] / 1000
-            correlation_id = connection.send(request, version, deadline)
+            wait_s = self._options["request.timeout.ms"] / 1000
+            correlation_id = connection.send(request, version, time.monotonic() + wait_s)
         except (Disconnected, TimeoutError) as error:
             self._broke(node, error, taken)
             return
-        self._under_way[node] = _UnderWay(connection, correlation_id, deadline, taken)
+        self._under_way[node] = _UnderWay(connection, correlation_id, self._now() + wait_s, taken)
 
     def _sealed(self, topic: str, partition: int) -> bytes:
         line = self._lines[topic, partition]
@@ -341,15 +359,15 @@ class Producer:
     def _wait(self) -> list[int]:
         now = time.monotonic()
         for node, each in list(self._under_way.items()):
-            if each.deadline <= now:
+            if each.deadline <= self._now():
                 self._broke(
                     node, TimeoutError(f"{each.connection.place} did not answer a Produce in time"), each.places
                 )
         buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
         if buffered:
             return buffered
-        times = [each.deadline for each in self._under_way.values()]
-        times += [line.waiting[0].deadline for line in self._lines.values() if line.waiting]
+        times = [each.deadline + self._idle_s for each in self._under_way.values()]
+        times += [line.waiting[0].deadline + self._idle_s for line in self._lines.values() if line.waiting]
         times += [line.not_before for line in self._lines.values() if line.waiting and line.not_before > now]
         times += self._blocked_until
         wait_s = max(min(times, default=now) - now, 0.0)

@@ -53,7 +53,7 @@ class ReadLimits(NamedTuple):
 class _Part:
     """The state of a range that is being read."""
 
-    def __init__(self, wanted: Range, columns: RecordColumns) -> None:
+    def __init__(self, wanted: Range, columns: RecordColumns, now: float) -> None:
         self.wanted = wanted
         self.columns = columns
         self.position = wanted.start
@@ -63,7 +63,7 @@ class _Part:
         self.replica = -1  # the closer replica from which the leader said to read (KIP-392)
         self.failures = 0
         self.not_before = 0.0
-        self.progress_at = time.monotonic()
+        self.progress_at = now
         self.seen = "the leader has not answered"
 
     @property
@@ -88,7 +88,7 @@ class _Part:
 class _UnderWay(NamedTuple):
     connection: Connection
     correlation_id: int
-    deadline: float
+    deadline: float  # as Reader._now counts the time
     parts: dict[tuple[str, int], _Part]
 
 
@@ -115,6 +115,7 @@ class Reader:
         self._not_begun: dict[tuple[str, int], deque[Range]] = defaultdict(deque)
         self._parts: dict[tuple[str, int], _Part] = {}
         self._patience_s = self._options["default.api.timeout.ms"] / 1000
+        self._paused_s = 0.0
         for each in ranges:
             if each.start < 0 or each.end < each.start:
                 raise ValueError(f"{each.topic}-{each.partition}: {each.start} to {each.end} is not a range of offsets")
@@ -129,7 +130,10 @@ class Reader:
                 self._route()
                 self._send()
                 for node in self._wait():
-                    yield from self._take(node)
+                    for rows in self._take(node):
+                        handed_over = time.monotonic()
+                        yield rows
+                        self._paused_s += time.monotonic() - handed_over
         finally:
             for under_way in self._under_way.values():
                 under_way.connection.close()  # otherwise a later read would receive the response
@@ -146,7 +150,12 @@ class Reader:
             self._limits.max_bytes,
             check_crcs=self._options["check.crcs"],
         )
-        self._parts[key] = _Part(wanted, columns)
+        self._parts[key] = _Part(wanted, columns, self._now())
+
+    def _now(self) -> float:
+        """Returns the time without the pauses in which the caller worked on the rows. No broker is late because of
+        these pauses, so timeouts do not count them."""
+        return time.monotonic() - self._paused_s
 
     # -- routing
 
@@ -154,7 +163,7 @@ class Reader:
         """Finds the leaders of the partitions that need one."""
         now = time.monotonic()
         for part in self._parts.values():
-            if now - part.progress_at > self._patience_s:
+            if self._now() - part.progress_at > self._patience_s:
                 raise Unreachable(
                     f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
                     f"range ends at {part.wanted.end}: {part.seen}"
@@ -204,12 +213,11 @@ class Reader:
             )
             request = connection.fetch_session.request(asked, by_id, ISOLATION[self._isolation], self._options)
             wait_s = (self._options["request.timeout.ms"] + self._options["fetch.max.wait.ms"]) / 1000
-            deadline = time.monotonic() + wait_s
-            correlation_id = connection.send(request, version, deadline)
+            correlation_id = connection.send(request, version, time.monotonic() + wait_s)
         except (Disconnected, TimeoutError) as error:
             self._broke(node, error, parts)
             return
-        self._under_way[node] = _UnderWay(connection, correlation_id, deadline, parts)
+        self._under_way[node] = _UnderWay(connection, correlation_id, self._now() + wait_s, parts)
 
     def _broke(self, node: int, error: Exception, parts: dict[tuple[str, int], _Part]) -> None:
         self._under_way.pop(node, None)
@@ -223,13 +231,13 @@ class Reader:
         fetched again."""
         now = time.monotonic()
         for node, under_way in list(self._under_way.items()):
-            if under_way.deadline <= now:
+            if under_way.deadline <= self._now():
                 error = TimeoutError(f"{under_way.connection.place} did not answer a Fetch in time")
                 self._broke(node, error, under_way.parts)
         buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
         if buffered:
             return buffered
-        times = [each.deadline for each in self._under_way.values()]
+        times = [each.deadline + self._paused_s for each in self._under_way.values()]
         for key, part in self._parts.items():
             # A part whose broker already has a request in flight waits for the next request.
             if part.node not in self._under_way and not any(key in each.parts for each in self._under_way.values()):
@@ -301,7 +309,7 @@ class Reader:
             )
         part.position = position
         part.failures = 0
-        part.progress_at = time.monotonic()
+        part.progress_at = self._now()
         return True
 
     def _readable(self, told: Any) -> int:
@@ -336,7 +344,7 @@ class Reader:
             raise error
         self._on_lost(error)
         part.position = min(start, part.wanted.end) if part.position < start else part.wanted.end
-        part.progress_at = time.monotonic()
+        part.progress_at = self._now()
 
     def _rows(self, fed: list[_Part]) -> Iterator[ArrowRows]:
         for part in fed:

@@ -369,6 +369,7 @@ def test_table_has_each_record_once_when_a_directory_is_renamed_while_it_is_read
 # --- filters on timestamps ---
 
 
+BASE_TIMESTAMP_AT = 27
 FIRST_MS = 1_000_000  # the timestamp of the first record of the topic `small`; each later record is 1 ms later
 
 
@@ -393,9 +394,7 @@ def planned_bytes(tasks):
 
 
 @needs_filters
-@pytest.mark.parametrize(("name", "column"), [
-    ("records", "timestamp"), ("batches", "maxTimestamp"), ("batches", "baseTimestamp"),
-])  # fmt: skip
+@pytest.mark.parametrize(("name", "column"), [("records", "timestamp"), ("batches", "maxTimestamp")])
 @pytest.mark.parametrize("split_bytes", [1 << 20, 100_000])
 @pytest.mark.parametrize("wanted", [0, 1, 700, 1500, 2999, 5000])
 def test_older_bytes_are_not_read_when_a_filter_asks_for_later_timestamps(log_dir, name, column, split_bytes, wanted):
@@ -406,6 +405,15 @@ def test_older_bytes_are_not_read_when_a_filter_asks_for_later_timestamps(log_di
     _, everything = planned(log_dir, name)
     # A topic index has an entry every 4 KiB, and a record is 1 KiB. The last segment keeps its last records.
     assert planned_bytes(tasks) <= planned_bytes(everything) * max(3000 - wanted, 0) / 3000 + 3 * 4096
+
+
+@needs_filters
+def test_batch_is_found_by_its_base_timestamp_when_this_is_later_than_its_records(copied):
+    # The batches of a broker that sets LogAppendTime, and of the cleaner, can look like this.
+    first = rows(copied, "batches", topics="small")[0]
+    overwrite(copied / first["file"], first, BASE_TIMESTAMP_AT, (FIRST_MS + 9000).to_bytes(8, "big"))
+    reader, tasks = filtered(copied, "batches", "baseTimestamp", FIRST_MS + 8000)
+    assert 0 in [offset for task in tasks for offset in task_offsets(reader, task)]
 
 
 @needs_filters

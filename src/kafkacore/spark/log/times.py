@@ -19,8 +19,10 @@ from kafkacore.storage import names
 if TYPE_CHECKING:
     from pyspark.sql import datasource
 
-# No record of a batch is later than the batch's maxTimestamp, and none is earlier than its baseTimestamp.
-_COLUMNS: Final = {"records": ("timestamp",), "batches": ("maxTimestamp", "baseTimestamp")}
+# No record of a batch is later than the batch's maxTimestamp, which the time index contains. The baseTimestamp can be
+# later: a producer's clock may be ahead of the broker that sets LogAppendTime, and the cleaner stores a delete horizon
+# there (KIP-534).
+_COLUMNS: Final = {"records": ("timestamp",), "batches": ("maxTimestamp",)}
 _DECODED: Final = ("timestamp",)
 _LOWER_BOUNDS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "EqualTo"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,6 +15,7 @@ from pyspark.sql import datasource  # noqa: E402
 
 from kafkacore._fast.record.batch import CorruptBatchError  # noqa: E402
 from kafkacore.spark.errors import OptionError, SchemaError  # noqa: E402
+from kafkacore.spark.log import layout  # noqa: E402
 from kafkacore.testing import Broker  # noqa: E402
 from log_tables import rows, table  # noqa: E402
 from processes import wait_until  # noqa: E402
@@ -530,6 +531,48 @@ def test_table_has_the_listed_records_when_the_replaced_file_still_has_its_name_
     first.rename(f"{first}.deleted")
     first.write_bytes(kept)
     assert [offset for task in tasks for offset in task_offsets(reader, task)] == list(range(3000))
+
+
+def happens_before(monkeypatch, module, name, path, work):
+    """Makes `work` happen once, right before `module.name` looks at `path`. Returns a list that then has an entry."""
+    look, list_directory, done = getattr(module, name), os.listdir, []
+
+    def look_late(at, *arguments, **more):
+        if Path(at) == path and not done:
+            done.append(path)
+            work()
+        return look(at, *arguments, **more)
+
+    monkeypatch.setattr(module, name, look_late)
+    monkeypatch.setattr(os, "listdir", lambda at: sorted(list_directory(at), reverse=True))  # later segments first
+    return done
+
+
+def test_table_has_each_record_once_when_the_cleaner_joins_segments_during_the_listing(copied, monkeypatch):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+
+    def join():
+        Path(f"{first}.swap").write_bytes(first.read_bytes() + second.read_bytes())
+        second.rename(f"{second}.deleted")
+        Path(f"{first}.swap").rename(first)
+
+    done = happens_before(monkeypatch, os, "stat", first, join)
+    assert [row["offset"] for row in rows(copied, topics="small", columns="offset")] == list(range(3000))
+    assert done
+
+
+def test_table_has_each_record_once_when_a_swap_file_gets_its_name_during_the_listing(copied, monkeypatch):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    swap = Path(f"{first}.swap")
+    swap.write_bytes(first.read_bytes() + second.read_bytes())
+
+    def finish():
+        second.rename(f"{second}.deleted")
+        swap.rename(first)
+
+    done = happens_before(monkeypatch, layout, "_end_offset", swap, finish)
+    assert [row["offset"] for row in rows(copied, topics="small", columns="offset")] == list(range(3000))
+    assert done
 
 
 def test_damage_names_the_new_file_when_a_replaced_segment_is_damaged(copied):

@@ -126,13 +126,31 @@ def replicas(log_dir: LogDirectory, only: str | None, kinds: Iterable[names.Kind
 
 def segments(replica: Replica) -> list[Segment]:
     """Returns the present segments of a replica, by offset. Leaves out files that vanish while it reads the
-    directory."""
-    plain: dict[int, os.stat_result] = {}
-    swapped: dict[int, os.stat_result] = {}
+    directory.
+
+    The cleaner can replace segments while this function looks at one file after another. Then the list would contain
+    both the new file and a segment that the new file replaces. So the function looks again until it finds the same
+    files as before.
+    """
+    seen = _look(replica)
+    while True:
+        ordered = _in_order(replica, *seen)
+        before, seen = seen, _look(replica)
+        if _files(seen) == _files(before):
+            return ordered
+
+
+_Found = dict[int, os.stat_result]
+
+
+def _look(replica: Replica) -> tuple[_Found, _Found]:
+    """Returns the segments and the `.swap` files in the directory of a replica, by base offset."""
+    plain: _Found = {}
+    swapped: _Found = {}
     try:
         listed = os.listdir(replica.path)
     except FileNotFoundError:  # the partition was deleted
-        return []
+        return plain, swapped
     for name in listed:
         parsed = names.parse_file_name(name)
         if parsed is None or parsed[1] not in (names.LOG, _SWAPPED):
@@ -142,10 +160,14 @@ def segments(replica: Replica) -> list[Segment]:
         except FileNotFoundError:
             continue
         (plain if parsed[1] == names.LOG else swapped)[parsed[0]] = found
-    return _in_order(replica, plain, swapped)
+    return plain, swapped
 
 
-def _in_order(replica: Replica, plain: dict[int, os.stat_result], swapped: dict[int, os.stat_result]) -> list[Segment]:
+def _files(found: tuple[_Found, _Found]) -> list[dict[int, int]]:
+    return [{base: stat.st_ino for base, stat in each.items()} for each in found]
+
+
+def _in_order(replica: Replica, plain: _Found, swapped: _Found) -> list[Segment]:
     found = {base: _segment(replica, _path(replica, base, names.LOG), base, stat) for base, stat in plain.items()}
     # A `.swap` file is complete. The first old segment may outlast the others, so its presence says nothing about them.
     for base, stat in swapped.items():

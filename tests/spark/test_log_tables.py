@@ -163,6 +163,15 @@ def test_checkpoints_segments_and_indexes_are_tables(log_dir):
     assert entries and all(row["position"] > 0 for row in entries)
 
 
+def test_indexes_have_no_entries_when_their_files_are_only_preallocated(copied):
+    directory = copied / "none-0"
+    directory.joinpath("00000000000000000000.index").write_bytes(bytes(8 * 100))
+    directory.joinpath("00000000000000000000.timeindex").write_bytes(bytes(12 * 100))
+    assert rows(copied, "indexes", topics="none") == [
+        row for row in rows(copied, "indexes", topics="none") if row["partition"] == 1
+    ]
+
+
 # --- damage ---
 
 

@@ -101,14 +101,16 @@ def _entries(suffix: str, data: bytes, base_offset: int) -> Iterator[dict[str, A
         for _producer, first, last, _stable in aborted_transactions(data):
             yield {"offset": first, "position": last}
     elif suffix == names.TIME_INDEX:
+        # The file of an active segment ends with preallocated space, which consists of zeros. A single entry of zeros
+        # is that of a record with timestamp 0.
         times, offsets = time_entries(data, base_offset)
-        for number, (timestamp, offset) in enumerate(zip(times, offsets, strict=True)):
-            if number and timestamp == 0 and offset == base_offset:  # preallocated space consists of zeros
-                return
+        used = len(times)
+        while used and len(times) > 1 and (times[used - 1], offsets[used - 1]) == (0, base_offset):
+            used -= 1
+        for timestamp, offset in zip(times[:used], offsets[:used], strict=True):
             yield {"timestamp": micros(timestamp), "offset": offset}
     else:
-        offsets, positions = offset_entries(data, base_offset)
-        for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-            if number and position == 0:
+        for offset, position in zip(*offset_entries(data, base_offset), strict=True):
+            if position == 0:  # preallocated space: a segment's first batch has no entry
                 return
             yield {"offset": offset, "position": position}

@@ -78,6 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, ids_then = from_json_object(start)
         latest, ids = self.target or self.latest(begin)
         self.seen = to_json_object(latest, ids)
+        if start == self.initial:
+            self.report_starts_beyond_end(latest)
         if self.first_batch_is_empty and start == self.initial:
             self.first_batch_is_empty = False
             return start
@@ -152,6 +154,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if late:
             which = min(late)
             self.lost(f"new partition {names([which])} begins at offset {late[which]}: its records before it are gone")
+
+    def report_starts_beyond_end(self, latest: Positions) -> None:
+        bound = self.options.start
+        beyond = sorted(which for which, at in bound.offsets.items() if at > latest.get(which, at))
+        if beyond and bound.kind == "offsets":
+            which = beyond[0]
+            self.lost(
+                f"option {bound.option} starts {names([which])} at offset {bound.offsets[which]}, but its log ends at"
+                f" offset {latest[which]}"
+            )
 
     def report_steps_back(self, begin: Positions, last: Positions) -> None:
         back: list[TopicPartition] = sorted(which for which in last if begin[which] > last[which])

@@ -195,6 +195,16 @@ def test_a_log_that_lost_its_end_is_data_loss(cluster):
     assert tolerant.partitions(end, later) == []
 
 
+def test_start_beyond_the_end_of_a_log_is_data_loss(cluster, capsys):
+    options = {"startingOffsets": '{"t":{"0":150,"1":20}}', "fetchOffset.numRetries": "0"}
+    query = reader(**options)
+    with pytest.raises(DataLossError, match="startingOffsets starts t-0 at offset 150, but its log ends at offset 100"):
+        first_batch(query)
+    tolerant = reader(**options, failOnDataLoss="false")
+    assert bounds(tolerant.partitions(*first_batch(tolerant))) == [("t", 1, 20, 60)]
+    assert "its log ends at offset 100" in capsys.readouterr().err
+
+
 def test_a_new_leader_that_answers_too_little_is_asked_again(cluster):
     query = reader(startingOffsets="earliest")
     _, end = first_batch(query)

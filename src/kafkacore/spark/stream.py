@@ -60,7 +60,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.initial is None:
             cluster = self.cluster()
             topics = cluster.topics()
-            positions, self.first_batch_is_empty = cluster.resolve(self.options.start, cluster.partitions(topics))
+            partitions = cluster.partitions(topics)
+            if self.target is not None:  # a partition that is younger than the target would look like a deleted one
+                partitions = [which for which in partitions if which in self.target[0]]
+            positions, self.first_batch_is_empty = cluster.resolve(self.options.start, partitions)
             self.initial = to_json_object(positions, topic_ids(topics))
         return self.initial
 

@@ -94,6 +94,13 @@ def test_available_now_ends_where_the_logs_ended_at_its_start(cluster):
     assert [sum(end.values()) - 10 for end in ends] == [60, 120, 150]
 
 
+def test_available_now_leaves_a_partition_to_the_next_query_when_it_is_created_after_its_start(cluster):
+    query = reader(startingOffsets="earliest")
+    query.prepareForTriggerAvailableNow()
+    cluster.logs["t", 2] = (0, 4)
+    assert bounds(query.partitions(*first_batch(query))) == [("t", 0, 0, 100), ("t", 1, 10, 60)]
+
+
 def test_available_now_is_not_held_up_by_a_minimum(cluster):
     query = reader(startingOffsets="earliest", minOffsetsPerTrigger="1000")
     query.prepareForTriggerAvailableNow()

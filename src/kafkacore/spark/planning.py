@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from kafkacore.client import EARLIEST, LATEST, Client, Offset, Topic
+from kafkacore.client import EARLIEST, LATEST, Client, Offset, Topic, TopicMissing
 from kafkacore.spark.errors import OptionError
 from kafkacore.spark.options import Bound, SourceOptions, compile_pattern
 from kafkacore.spark.positions import Positions, TopicPartition, names
@@ -14,11 +14,13 @@ INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 class Cluster:
-    """The topics and offsets in the cluster that a query's options name."""
+    """The topics and offsets in the cluster that a query's options name. With `may_miss`, leaves out named topics and
+    partitions that do not exist; otherwise they are an error."""
 
-    def __init__(self, client: Client, options: SourceOptions) -> None:
+    def __init__(self, client: Client, options: SourceOptions, *, may_miss: bool = False) -> None:
         self.client = client
         self.options = options
+        self.may_miss = may_miss
         self.isolation_level = options.kafka.get("isolation.level", "read_uncommitted")
 
     def topics(self) -> dict[str, Topic]:
@@ -28,19 +30,30 @@ class Cluster:
         """
         options = self.options
         if options.pattern is None:
-            return self.client.topics(sorted(set(options.topics) | {topic for topic, _ in options.assigned}))
+            return self._named({*options.topics, *(topic for topic, _ in options.assigned)})
         pattern = compile_pattern(options.pattern)
         every = self.client.topics(None)
         return {name: topic for name, topic in every.items() if name not in INTERNAL and pattern.fullmatch(name)}
+
+    def _named(self, names: set[str]) -> dict[str, Topic]:
+        while True:
+            try:
+                return self.client.topics(sorted(names))
+            except TopicMissing as missing:
+                if not self.may_miss:
+                    raise
+                names.discard(missing.topic)
 
     def partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
         """Returns the partitions of `topics` that the query reads."""
         assigned = self.options.assigned
         if assigned:
-            missing = [(topic, number) for topic, number in assigned if number not in topics[topic].partitions]
-            if missing:
+            found = {
+                (topic, number) for topic, number in assigned if topic in topics and number in topics[topic].partitions
+            }
+            if not self.may_miss and (missing := assigned - found):
                 raise OptionError(f"option assign names {names(missing)}, but the topics do not have these partitions")
-            return sorted(assigned)
+            return sorted(found)
         return sorted((name, number) for name, topic in topics.items() for number in topic.partitions)
 
     def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> tuple[Positions, bool]:

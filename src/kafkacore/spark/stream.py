@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkacore.client import EARLIEST, Client, Range
+from kafkacore.client import EARLIEST, Client, Range, TopicMissing
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.spark.columns import RECORD, check_choice
 from kafkacore.spark.connections import new_client
@@ -45,16 +45,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.initial: dict[str, Any] | None = None  # the first result of initialOffset, which Spark calls twice
         self.first_batch_is_empty = False
         self.target: tuple[Positions, dict[str, str]] | None = None  # the end that Trigger.AvailableNow has fixed
+        self.missing: set[str] = set()  # the topics that the options name and that do not exist
         self.seen: dict[str, Any] | None = None  # the latest offsets, for the progress report
         self.delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "client": None}  # a task has its own connections
 
-    def cluster(self) -> Cluster:
+    def cluster(self, *, may_miss: bool = False) -> Cluster:
         if self.client is None:
             self.client = new_client(self.options.kafka)
-        return Cluster(self.client, self.options)
+        return Cluster(self.client, self.options, may_miss=may_miss)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.initial is None:
@@ -79,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin, ids_then = from_json_object(start)
-        latest, ids = self.target or self.latest(begin)
+        latest, ids = self.with_missing(begin, ids_then, *(self.target or self.latest(begin)))
         self.seen = to_json_object(latest, ids)
         if start == self.initial:
             self.report_starts_beyond_end(latest)
@@ -131,9 +132,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.client = None
 
     def latest(self, known: Positions) -> tuple[Positions, dict[str, str]]:
-        cluster = self.cluster()
-        topics = cluster.topics()
+        cluster = self.cluster(may_miss=not self.options.fail_on_data_loss)
+        try:
+            topics = cluster.topics()
+        except TopicMissing as missing:
+            if all(topic != missing.topic for topic, _ in known):
+                raise
+            raise DataLossError(f"{missing}: it was deleted{CONTINUE}") from missing
         return cluster.latest(cluster.partitions(topics), known), topic_ids(topics)
+
+    def with_missing(
+        self, begin: Positions, ids_then: dict[str, str], latest: Positions, ids: dict[str, str]
+    ) -> tuple[Positions, dict[str, str]]:
+        """Adds the positions of named topics that are missing from the latest offsets. If a broker was only slow to
+        learn of a topic, the query continues there later. If the topic was created again, its id shows this."""
+        if self.options.pattern is not None:
+            return latest, ids
+        missing = {topic for topic, _ in begin} - {topic for topic, _ in latest}
+        for topic in sorted(missing - self.missing):
+            warn(DataLossError(f"topic {topic} does not exist"))
+        self.missing = missing
+        kept = {which: at for which, at in begin.items() if which[0] in missing}
+        return latest | kept, ids | {topic: topic_id for topic, topic_id in ids_then.items() if topic in missing}
 
     def still_there(
         self, begin: Positions, ids_then: dict[str, str], last: Positions, ids: dict[str, str]

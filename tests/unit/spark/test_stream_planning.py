@@ -8,6 +8,7 @@ pytest.importorskip("pyspark", "4.2", reason="streams need PySpark 4.2: pip inst
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from fake_cluster import FakeCluster, bounds
+from kafkacore.client import TopicMissing
 from kafkacore.spark import stream
 from kafkacore.spark.columns import RECORD
 from kafkacore.spark.errors import CheckpointError, DataLossError
@@ -28,6 +29,7 @@ def cluster(monkeypatch):
 
 def reader(**options):
     given = {"kafka.bootstrap.servers": "fake:1", "subscribe": "t", **options}
+    given = {name: value for name, value in given.items() if value is not None}
     return StreamReader(source_options(given, streaming=True), RECORD)
 
 
@@ -174,6 +176,44 @@ def test_a_partition_that_is_gone_is_data_loss(cluster, capsys):
     tolerant = reader(startingOffsets="earliest", failOnDataLoss="false")
     assert positions(tolerant.latestOffset(end, ALL)) == {T0: 100}
     assert "partitions are gone: t-1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("strategy", [{"subscribe": "t,u"}, {"assign": '{"t":[0],"u":[0]}', "subscribe": None}])
+def test_topic_that_is_gone_is_data_loss_when_the_options_name_it(cluster, strategy, capsys):
+    cluster.logs["u", 0] = (0, 5)
+    cluster.create("u")
+    options = {"startingOffsets": "earliest", **strategy}
+    query = reader(**options)
+    _, end = first_batch(query)
+    del cluster.logs["u", 0]
+    with pytest.raises(DataLossError, match="topic u does not exist: it was deleted; set failOnDataLoss=false"):
+        query.latestOffset(end, ALL)
+    tolerant = reader(**options, failOnDataLoss="false")
+    cluster.grow(1, T0)
+    later = tolerant.latestOffset(end, ALL)
+    assert bounds(tolerant.partitions(end, later)) == [("t", 0, 100, 101)]
+    assert tolerant.latestOffset(later, ALL) == later
+    assert capsys.readouterr().err.count("topic u does not exist") == 1
+
+
+@pytest.mark.parametrize(("created_again", "first"), [(False, 5), (True, 0)])
+def test_named_topic_is_read_from_its_position_when_it_was_missing_for_a_while(cluster, created_again, first):
+    cluster.logs["u", 0] = (0, 5)
+    cluster.create("u")
+    query = reader(subscribe="u", startingOffsets="earliest", failOnDataLoss="false")
+    _, end = first_batch(query)
+    del cluster.logs["u", 0]
+    assert query.latestOffset(end, ALL) == end
+    cluster.logs["u", 0] = (0, 8)
+    if created_again:
+        cluster.create("u")
+    assert bounds(query.partitions(end, query.latestOffset(end, ALL))) == [("u", 0, first, 8)]
+
+
+def test_topic_that_never_existed_is_named(cluster):
+    query = reader(subscribe="t,other", startingOffsets="earliest", failOnDataLoss="false")
+    with pytest.raises(TopicMissing, match="topic other does not exist"):
+        query.initialOffset()
 
 
 def test_a_topic_created_anew_is_data_loss_that_names_both_ids(cluster):

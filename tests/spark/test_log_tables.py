@@ -161,6 +161,7 @@ def test_checkpoints_segments_and_indexes_are_tables(log_dir):
     assert all(row["sizeBytes"] == os.path.getsize(log_dir / row["file"]) for row in sizes) and len(sizes) > 2
     entries = [row for row in rows(log_dir, "indexes", topics="small") if row["type"] == "offset"]
     assert entries and all(row["position"] > 0 for row in entries)
+    assert entries == rows(log_dir, "indexes", topics="small", indexTypes="offset")
 
 
 def test_indexes_have_no_entries_when_their_files_are_only_preallocated(copied):

@@ -110,6 +110,54 @@ def test_lost_newest_record_of_a_key_is_found_in_a_compacted_topic(audit, copied
     assert {row["broker"] for row in rows} == {3}
 
 
+@pytest.fixture
+def differing(spark):
+    """Returns a function that audits the records of a compacted partition. `records` maps a broker to its records as
+    offset, key and value. `ends` maps a broker to the end of its log. All brokers have committed 100 records."""
+    from kafkacore.spark.log.tables import SCHEMAS
+    from kafkacore.spark.pipelines.replica_audit import findings
+
+    def run(records, ends, *, aborted=()):
+        def frame(rows, schema):
+            return spark.createDataFrame(rows, schema)
+
+        held = [(node, "t", 0, at, key, value, None) for node, of in records.items() for at, key, value in of]
+        found = findings(
+            frame([], SCHEMAS["batches"]),
+            frame(
+                [("t", 0, node, 0, end, 0, end > 0, 100) for node, end in ends.items()],
+                "topic string, partition int, broker int, start bigint, end bigint, highWatermark bigint,"
+                " present boolean, committed bigint",
+            ),
+            frame(
+                held, "broker int, topic string, partition int, offset bigint, key string, value string, problem string"
+            ),
+            compacted=frame([("t", 0)], "topic string, partition int"),
+            aborted=frame(
+                [("t", 0, first, last, None) for first, last in aborted],
+                "topic string, partition int, offset bigint, position bigint, problem string",
+            ),
+        )
+        return {(row["broker"], row["kind"], row["offset"]) for row in found.collect()}
+
+    return run
+
+
+def test_record_is_not_lost_when_only_the_replica_without_it_has_a_newer_one(differing):
+    ahead = [(50, "k", "new"), (60, "other", "v")]
+    assert differing({2: ahead, 3: [(10, "k", "old")]}, {2: 61, 3: 20}) == set()
+    assert differing({2: [], 3: [(10, "k", "old")]}, {2: 61, 3: 20}) == {(2, "lost", 10)}
+
+
+def test_lost_record_is_found_when_a_checkpoint_names_a_replica_that_was_moved_away(differing):
+    assert differing({2: [(10, "k", "v")], 3: []}, {2: 61, 3: 61, 4: 0}) == {(3, "lost", 10)}
+
+
+def test_record_of_an_aborted_transaction_is_not_lost_when_a_cleaner_has_removed_it(differing):
+    held = {2: [(10, "k", "old"), (12, "k", "aborted"), (20, "l", "v")], 3: [(10, "k", "old")]}
+    assert differing(held, {2: 61, 3: 61}, aborted=[(12, 14)]) == {(3, "lost", 20)}
+
+
 def test_lost_older_record_of_a_key_is_no_difference_in_a_compacted_topic(audit, copied):
     lose(first_segment(copied[3], "clicks"), 2)
     assert audit(copied, compacted=("clicks",)) == []

@@ -8,12 +8,13 @@ from kafkacore.spark.errors import OptionError
 from kafkacore.storage.names import Kind
 
 TABLES: Final = ("records", "batches", "groups", "transactions", "metadata", "segments", "indexes", "checkpoints")
+INDEX_TYPES: Final = ("offset", "time", "transaction")
 KINDS: Final = {"future": Kind.FUTURE, "delete": Kind.DELETE, "stray": Kind.STRAY}
 ROWS: Final = "rows"
 FAIL: Final = "fail"
 _SPELLED: Final = (
-    "path", "table", "topics", "topicPattern", "include", "onCorrupt", "columns", "includeHeaders", "splitBytes",
-    "pushFilters",
+    "path", "table", "topics", "topicPattern", "include", "indexTypes", "onCorrupt", "columns", "includeHeaders",
+    "splitBytes", "pushFilters",
 )  # fmt: skip
 _KNOWN: Final = frozenset(name.lower() for name in _SPELLED)
 _DEFAULT_SPLIT_BYTES: Final = 128 << 20
@@ -29,6 +30,7 @@ class LogOptions(NamedTuple):
     topics: frozenset[str] | None
     pattern: str | None
     kinds: frozenset[Kind]
+    index_types: frozenset[str]
     corrupt_rows: bool
     columns: tuple[str, ...]
     include_headers: bool
@@ -61,6 +63,9 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
         pattern=_pattern(options.get("topicpattern")),
         kinds=frozenset(
             {Kind.LIVE, *(KINDS[_choice("include", one, KINDS)] for one in _items(options.get("include")))}
+        ),
+        index_types=frozenset(
+            _choice("indexTypes", one, INDEX_TYPES) for one in _items(options.get("indextypes")) or INDEX_TYPES
         ),
         corrupt_rows=_choice("onCorrupt", options.get("oncorrupt", FAIL), (FAIL, ROWS)) == ROWS,
         columns=_items(options.get("columns")),

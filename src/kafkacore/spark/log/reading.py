@@ -84,14 +84,15 @@ class LogReader(DataSourceReader):
         if isinstance(partition, SplitTask):
             yield from _split_rows(partition.split, options, schema)
         elif isinstance(partition, DirectoryTask):
-            yield from batches_of(_small_rows(partition, options.table), schema)
+            yield from batches_of(_small_rows(partition, options), schema)
 
 
-def _small_rows(task: DirectoryTask, table: str) -> Iterator[dict[str, Any]]:
-    if table == "checkpoints":
+def _small_rows(task: DirectoryTask, options: LogOptions) -> Iterator[dict[str, Any]]:
+    if options.table == "checkpoints":
         return checkpoint_rows(task.log_dir, task.replicas)
-    of_replica = segment_rows if table == "segments" else index_rows
-    return (row for replica in task.replicas for row in of_replica(replica))
+    if options.table == "segments":
+        return (row for replica in task.replicas for row in segment_rows(replica))
+    return (row for replica in task.replicas for row in index_rows(replica, options.index_types))
 
 
 def _split_rows(split: Split, options: LogOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

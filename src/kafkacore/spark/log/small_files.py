@@ -2,7 +2,7 @@
 them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from kafkacore._fast.log.index_files import aborted_transactions, offset_entries, time_entries
@@ -20,7 +20,7 @@ from kafkacore.storage.checkpoints import (
 from kafkacore.storage.errors import MalformedFileError
 
 CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, REPLICATION_OFFSET, CLEANER_OFFSET)
-_INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+_INDEXES: Final = {names.OFFSET_INDEX: "offset", names.TIME_INDEX: "time", names.TRANSACTION_INDEX: "transaction"}
 
 
 def checkpoint_rows(log_dir: LogDirectory, replicas: list[Replica]) -> Iterator[dict[str, Any]]:
@@ -65,18 +65,18 @@ def segment_rows(replica: Replica) -> Iterator[dict[str, Any]]:
         }
 
 
-def index_rows(replica: Replica) -> Iterator[dict[str, Any]]:
-    """Returns one row for each entry in a replica's offset, time and transaction indexes."""
+def index_rows(replica: Replica, types: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Returns one row for each entry in a replica's indexes of these types: offset, time and transaction."""
     for name in sorted(_listed(replica.path)):
         parsed = names.parse_file_name(name)
-        if parsed is None or parsed[1] not in _INDEXES:
+        if parsed is None or _INDEXES.get(parsed[1]) not in types:
             continue
         row = {
             "broker": replica.log_dir.broker,
             "topic": replica.topic,
             "partition": replica.partition,
             "file": os.path.join(os.path.basename(replica.path), name),
-            "type": {names.OFFSET_INDEX: "offset", names.TIME_INDEX: "time"}.get(parsed[1], "transaction"),
+            "type": _INDEXES[parsed[1]],
         }
         try:
             with open(os.path.join(replica.path, name), "rb") as file:

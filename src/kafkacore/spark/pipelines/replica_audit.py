@@ -12,7 +12,8 @@ same batches at the same offsets, without gaps. The audit compares:
   replica in the ISR that ends below the committed end. A replica that was moved to another broker is not short: it has
   no files and is not in the ISR, but a checkpoint may still name it.
 - Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
-  record is a tombstone may be gone on another replica.
+  record is a tombstone, or belongs to an aborted transaction, may be gone on another replica. So may a record if only
+  the other replica already has a newer one.
 
 Nothing is collected on the driver. The cost is one pass over the batches, two shuffles by partition and base offset,
 and for compacted partitions a pass over the records with one shuffle by key.
@@ -69,11 +70,13 @@ def audit_directories(
     checkpoints = table("checkpoints").cache()
     cleaned = compacted_partitions(checkpoints, compacted)
     topics = sorted(row["topic"] for row in cleaned.select("topic").distinct().collect())
-    records = table("records", columns=_RECORDS, topics=",".join(topics)) if topics else None
+    of_compacted = {"topics": ",".join(topics)}
+    records = table("records", columns=_RECORDS, **of_compacted) if topics else None
+    aborted = table("indexes", indexTypes="transaction", **of_compacted) if topics else None
     # All checks read the same batches. Without the cache, Spark would read the files once for each check.
     batches = table("batches", columns=_BATCHES).cache()
     bounds = replica_bounds(_live(batches), table("segments"), checkpoints).cache()
-    return Audit(findings(batches, bounds, records, compacted=cleaned, isr=isr), bounds)
+    return Audit(findings(batches, bounds, records, compacted=cleaned, aborted=aborted, isr=isr), bounds)
 
 
 def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> DataFrame:
@@ -88,6 +91,7 @@ def findings(
     records: DataFrame | None,
     *,
     compacted: DataFrame,
+    aborted: DataFrame | None = None,
     isr: DataFrame | None = None,
 ) -> DataFrame:
     """Returns one row for each sign of damage: topic, partition, broker, kind (`lost`, `truncated`, `duplicate`,
@@ -99,6 +103,7 @@ def findings(
         bounds: the bounds of each replica.
         records: the table `records` of compacted topics; None if there are none.
         compacted: topic and partition of compacted partitions.
+        aborted: the entries of transaction indexes of compacted topics in the table `indexes`, if known.
         isr: topic, partition and broker of the members of each ISR, if known.
     """
     live = (
@@ -115,7 +120,7 @@ def findings(
         .unionByName(_differences(plain, bounds))
     )
     if records is not None:
-        found = found.unionByName(_differing_keys(records, compacted, bounds))
+        found = found.unionByName(_differing_keys(records, compacted, bounds, aborted))
     return found.orderBy(*_PARTITION, "offset", "broker")
 
 
@@ -237,16 +242,15 @@ def _differences(batches: DataFrame, bounds: DataFrame) -> DataFrame:
     return rare.select(*_row(DIFFERENT, F.col("baseOffset"), F.col("content.lastOffset") + 1, detail))
 
 
-def _differing_keys(records: DataFrame, compacted: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the keys of compacted partitions whose newest committed record differs between the replicas that reach
-    its offset."""
-    reach = bounds.withColumn("common", F.max("start").over(Window.partitionBy(*_PARTITION))).withColumn(
-        "shared", F.least(F.min("end").over(Window.partitionBy(*_PARTITION)), F.col("committed"))
-    )
+def _differing_keys(
+    records: DataFrame, compacted: DataFrame, bounds: DataFrame, aborted: DataFrame | None
+) -> DataFrame:
+    """Returns the keys of compacted partitions whose newest record is committed, is at an offset that all replicas
+    reach, and differs between them."""
+    reach = bounds.where("present").withColumn("common", F.max("start").over(Window.partitionBy(*_PARTITION)))
+    reach = reach.withColumn("shared", F.least(F.min("end").over(Window.partitionBy(*_PARTITION)), F.col("committed")))
     kept = records.where(F.col("problem").isNull()).join(F.broadcast(compacted), list(_PARTITION), "left_semi")
-    kept = kept.join(reach.select(*_REPLICA, "common", "shared"), list(_REPLICA)).where(
-        (F.col("offset") >= F.col("common")) & (F.col("offset") < F.col("shared"))
-    )
+    kept = kept.join(reach.select(*_REPLICA, "common"), list(_REPLICA)).where(F.col("offset") >= F.col("common"))
     newest = kept.groupBy(*_REPLICA, "key").agg(
         F.max_by(F.struct("offset", F.xxhash64("value").alias("hash"), F.col("value").isNull().alias("gone")), "offset")
         .alias("newest")
@@ -254,7 +258,7 @@ def _differing_keys(records: DataFrame, compacted: DataFrame, bounds: DataFrame)
     replicas = (
         reach.join(F.broadcast(compacted), list(_PARTITION), "left_semi")
         .groupBy(*_PARTITION)
-        .agg(F.collect_set("broker").alias("brokers"))
+        .agg(F.collect_set("broker").alias("brokers"), F.first("shared").alias("shared"))
     )
     by_key = newest.groupBy(*_PARTITION, "key").agg(
         F.collect_list(F.struct("broker", "newest")).alias("copies"),
@@ -262,7 +266,9 @@ def _differing_keys(records: DataFrame, compacted: DataFrame, bounds: DataFrame)
         F.max_by("newest.gone", "newest.offset").alias("gone"),
         F.count_distinct("newest.offset", "newest.hash").alias("contents"),
     )
-    judged = by_key.join(F.broadcast(replicas), list(_PARTITION))
+    judged = by_key.join(F.broadcast(replicas), list(_PARTITION)).where(F.col("offset") < F.col("shared"))
+    if aborted is not None:
+        judged = _outside_of(judged, aborted)
     holders = F.transform(
         F.filter("copies", lambda copy: copy["newest"]["offset"] == F.col("offset")), lambda c: c["broker"]
     )
@@ -279,6 +285,17 @@ def _differing_keys(records: DataFrame, compacted: DataFrame, bounds: DataFrame)
     return _first_of(lacking.select(*_row(LOST, F.col("offset"), F.col("offset") + 1, missing))).unionByName(
         _first_of(changed.select(*_row(DIFFERENT, F.col("offset"), F.col("offset") + 1, other)))
     )
+
+
+def _outside_of(keys: DataFrame, aborted: DataFrame) -> DataFrame:
+    """Leaves out the keys whose newest record lies between the first and the last offset of an aborted transaction. A
+    cleaner removes the records of such a transaction, but a broker that has not cleaned yet still holds them."""
+    spans = aborted.where(F.col("problem").isNull()).select(
+        *_PARTITION, F.col("offset").alias("firstOffset"), F.col("position").alias("lastOffset")
+    )  # fmt: skip
+    same = [keys[name] == spans[name] for name in _PARTITION]
+    within = keys["offset"].between(spans["firstOffset"], spans["lastOffset"])
+    return keys.join(spans.distinct(), [*same, within], "left_anti")
 
 
 def _first_of(found: DataFrame) -> DataFrame:

@@ -140,6 +140,59 @@ def test_partition_flaps_when_its_isr_changes_three_times_in_a_window(spark):
     assert (row.elections, row.isrChanges) == (0, 3)
 
 
+def metadata(spark, *records):
+    """Returns rows of the table `metadata`. Each record is a dictionary of columns; the others are null."""
+    from kafkacore.spark.log.tables import SCHEMAS
+
+    schema = SCHEMAS["metadata"]
+    given = [{"snapshot": False, "leaderEpoch": 1, **record} for record in records]
+    return spark.createDataFrame([tuple(record.get(name) for name in schema.names) for record in given], schema)
+
+
+def topic(topic_id, offset, kind="TOPIC_RECORD", name="t", **more):
+    return {"type": kind, "offset": offset, "topicId": topic_id, "name": name, **more}
+
+
+def partition(offset, kind="PARTITION_CHANGE_RECORD", topic_id="id", **more):
+    return {"type": kind, "offset": offset, "topicId": topic_id, "partition": 0, "leader": -2, **more}
+
+
+def members(spark, *records):
+    from kafkacore.spark.pipelines.controller_report import last_isr
+
+    return {tuple(row) for row in last_isr(metadata(spark, *records)).collect()}
+
+
+def in_snapshot(end, record):
+    return {**record, "snapshot": True, "file": f"__cluster_metadata-0/{end:020}-0000000001.checkpoint"}
+
+
+def test_last_isr_comes_from_the_latest_snapshot_when_the_log_does_not_say_it(spark):
+    old = partition(7, "PARTITION_RECORD", replicas=[1, 2, 3], isr=[1, 2, 3], leader=1)
+    new = partition(7, "PARTITION_RECORD", replicas=[1, 2, 3], isr=[1, 2], leader=1)
+    snapshots = [in_snapshot(100, topic("id", 6)), in_snapshot(100, old), in_snapshot(200, new)]
+    assert members(spark, *snapshots) == {("t", 0, 1), ("t", 0, 2)}
+    assert members(spark, *snapshots, partition(150, isr=[3])) == {("t", 0, 1), ("t", 0, 2)}
+    assert members(spark, *snapshots, partition(250, leader=2)) == {("t", 0, 1), ("t", 0, 2)}
+    assert members(spark, *snapshots, partition(250, isr=[2])) == {("t", 0, 2)}
+
+
+def test_last_isr_is_that_of_the_new_topic_when_a_topic_was_deleted_and_created_again(spark):
+    assert members(
+        spark,
+        topic("old", 1), partition(2, "PARTITION_RECORD", "old", replicas=[1, 3], isr=[1, 3], leader=1),
+        topic("old", 3, "REMOVE_TOPIC_RECORD", None),
+        topic("new", 4), partition(5, "PARTITION_RECORD", "new", replicas=[1, 2], isr=[1, 2], leader=1),
+    ) == {("t", 0, 1), ("t", 0, 2)}  # fmt: skip
+
+
+def test_record_that_a_former_controller_did_not_commit_is_left_out(spark):
+    created = [topic("id", 1), partition(2, "PARTITION_RECORD", replicas=[1, 2], isr=[1, 2], leader=1)]
+    committed, uncommitted = partition(3, isr=[2], leaderEpoch=5), partition(3, isr=[1], leaderEpoch=4)
+    for pair in ([committed, uncommitted], [uncommitted, committed]):
+        assert members(spark, *created, *pair) == {("t", 0, 2)}
+
+
 # --- replica audit with the metadata log ---
 
 

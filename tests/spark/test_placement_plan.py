@@ -122,13 +122,13 @@ def apply(tools, cluster, plan):
 
 def findings(spark, cluster):
     """Returns what the replica audit finds in the directories of the running brokers."""
-    from kafkacore.spark.pipelines.controller_report import last_isr, partition_changes, topic_names
+    from kafkacore.spark.pipelines.controller_report import last_isr
     from kafkacore.spark.pipelines.replica_audit import audit_directories
 
     paths = directories(cluster)
     reader = spark.read.format("kafkacore-log").option("path", ",".join(paths))
     metadata = reader.option("table", "metadata").load()
-    isr = last_isr(partition_changes(metadata), topic_names(metadata))
+    isr = last_isr(metadata)
     return audit_directories(spark, paths, isr=isr).findings.collect()
 
 

@@ -104,9 +104,7 @@ def _keep(arguments: Namespace, tables: Mapping[str, DataFrame]) -> dict[str, Da
 def _replica_audit(spark: SparkSession, arguments: Namespace, report: Report) -> int:
     isr = None
     if arguments.metadata:
-        metadata = _table(spark, arguments.metadata, "metadata").cache()
-        changes = controller_report.partition_changes(metadata)
-        isr = controller_report.last_isr(changes, controller_report.topic_names(metadata))
+        isr = controller_report.last_isr(_table(spark, arguments.metadata, "metadata").cache())
     audit = replica_audit.audit_directories(spark, arguments.path, compacted=arguments.compacted, isr=isr)
     tables = _keep(arguments, {"findings": audit.findings, "replicas": audit.replicas})
     kept, replicas = tables["findings"], tables["replicas"]

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, S
 NO_LEADER: Final = -1
 _UNCHANGED: Final = -2  # the value of `leader` in a PartitionChangeRecord that does not change the leader
 _PARTITION: Final = ("topicId", "partition")
+_SNAPSHOT: Final = r"(\d+)-\d+\.checkpoint$"
 _VALUE: Final = StructType([
     StructField("topicId", StringType()),
     StructField("isr", ArrayType(IntegerType())),
@@ -27,10 +28,13 @@ _VALUE: Final = StructType([
 
 
 def records_once(metadata: DataFrame) -> DataFrame:
-    """Returns the records of the log, by offset. A record that several controllers hold occurs once. Snapshots are left
-    out."""
+    """Returns the records of the log, by offset. A record that several controllers hold occurs once. If they hold
+    different records at an offset, the one of the latest leader counts, because a former leader may hold records that
+    were never committed. Snapshots are left out."""
     log = metadata.where(~F.col("snapshot") & F.col("problem").isNull())
-    return log.dropDuplicates(["offset"]).drop("broker", "file", "snapshot", "problem")
+    latest = Window.partitionBy("offset").orderBy(F.desc("leaderEpoch"))
+    once = log.withColumn("rank", F.row_number().over(latest)).where("rank = 1")
+    return once.drop("rank", "broker", "file", "snapshot", "problem")
 
 
 def topic_names(metadata: DataFrame) -> DataFrame:
@@ -101,11 +105,29 @@ def isr_changes(changes: DataFrame) -> DataFrame:
     return moved.where((F.size("left") > 0) | (F.size("joined") > 0))
 
 
-def last_isr(changes: DataFrame, names: DataFrame) -> DataFrame:
+def last_states(metadata: DataFrame) -> DataFrame:
+    """Returns topic, partition, replicas, leader and isr at the end of the log. What the log does not say comes from
+    the snapshots, whose names say up to which offset they go. Deleted topics are left out."""
+    fields = ("replicas", "leader", "isr")
+    log = records_once(metadata).where(F.col("type").isin("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"))
+    snapshots = metadata.where(F.col("snapshot") & (F.col("type") == "PARTITION_RECORD"))
+    covered = F.regexp_extract("file", _SNAPSHOT, 1).cast("long") - 1
+    states = log.select(*_PARTITION, F.col("offset").alias("at"), *fields).unionByName(
+        snapshots.select(*_PARTITION, covered.alias("at"), *fields)
+    )
+    known = states.withColumn("leader", F.when(F.col("leader") != _UNCHANGED, F.col("leader")))
+    last = known.groupBy(*_PARTITION).agg(
+        *(F.max_by(name, F.when(F.col(name).isNotNull(), F.col("at"))).alias(name) for name in fields)
+    )
+    gone = metadata.where(F.col("type") == "REMOVE_TOPIC_RECORD").select("topicId").distinct()
+    named = last.join(gone, "topicId", "left_anti").join(topic_names(metadata), "topicId")
+    return named.select("topic", "partition", *fields)
+
+
+def last_isr(metadata: DataFrame) -> DataFrame:
     """Returns topic, partition and broker of each member of an ISR at the end of the log, as input for
     `replica_audit`."""
-    last = changes.groupBy(*_PARTITION).agg(F.max_by("isr", "offset").alias("isr"))
-    return last.join(names, "topicId").select("topic", "partition", F.explode("isr").alias("broker"))
+    return last_states(metadata).select("topic", "partition", F.explode("isr").alias("broker"))
 
 
 def flapping(changes: DataFrame, *, least: int = 3, window: str = "10 minutes") -> DataFrame:

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from kafkacore.spark.pipelines.controller_report import partition_changes, topic_names
+from kafkacore.spark.pipelines.controller_report import last_states
 from kafkacore.spark.pipelines.placement import Partition, plan
 
 RATE_HOURS: Final = 24.0
@@ -51,25 +51,6 @@ def rates(batches: DataFrame, segments: DataFrame, *, hours: float = RATE_HOURS)
     )  # fmt: skip
 
 
-def assignments(metadata: DataFrame) -> DataFrame:
-    """Returns topic, partition, replicas and leader at the end of the metadata log. The state of a partition without a
-    record in the log comes from a snapshot. Deleted topics are left out."""
-    gone = metadata.where(F.col("type") == "REMOVE_TOPIC_RECORD").select("topicId").distinct()
-    from_log = partition_changes(metadata).select("topicId", "partition", "offset", "replicas", "leader")
-    snapshots = metadata.where(F.col("snapshot") & (F.col("type") == "PARTITION_RECORD"))
-    # The offsets of records in a snapshot have no meaning, so they are set to -1. A state in the log is newer than one
-    # in a snapshot.
-    older = snapshots.select("topicId", "partition", F.lit(-1).cast("long").alias("offset"), "replicas", "leader")
-    newest = Window.partitionBy("topicId", "partition").orderBy(F.desc("offset"))
-    whole = from_log.where(F.col("replicas").isNotNull()).unionByName(older)
-    last = whole.withColumn("rank", F.row_number().over(newest)).where("rank = 1")
-    return (
-        last.join(gone, "topicId", "left_anti")
-        .join(topic_names(metadata), "topicId")
-        .select("topic", "partition", "replicas", "leader")
-    )
-
-
 def brokers(metadata: DataFrame) -> DataFrame:
     """Returns brokerId and rack of each registered broker."""
     registered = metadata.where(F.col("type").isin("REGISTER_BROKER_RECORD", "UNREGISTER_BROKER_RECORD"))
@@ -100,7 +81,12 @@ def plan_directories(
         segments = reader.option("table", "segments").load()
         batches = reader.option("table", "batches").option("onCorrupt", "rows").load()
         loads = sizes(segments).join(rates(batches, segments, hours=hours), list(_PARTITION), "left")
-        rows = assignments(metadata).join(loads, list(_PARTITION), "left").orderBy(*_PARTITION)
+        rows = (
+            last_states(metadata)
+            .where(F.col("replicas").isNotNull())
+            .join(loads, list(_PARTITION), "left")
+            .orderBy(*_PARTITION)
+        )
         now = [
             Partition(
                 row["topic"], row["partition"], tuple(row["replicas"]), row["bytes"] or 0, row["bytesPerSecond"] or 0.0

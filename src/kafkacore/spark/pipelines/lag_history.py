@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafkacore.storage import names
 
 _PARTITION: Final = ("topic", "partition")
+_LOG_APPEND_TIME: Final = 1
 _CLEANED: Final = "cleaner-offset-checkpoint"
 _DECODED: Final = (
     "group string, topic string, partition int, committedOffset bigint, commitTimestamp bigint, tombstone boolean"
@@ -45,7 +46,11 @@ def lag(committed: DataFrame, batches: DataFrame) -> DataFrame:
         batches: the table `batches`; a batch that several replicas hold counts once.
     """
     log = batches.where((F.col("kind") == "live") & F.col("problem").isNull())
-    log = log.select(*_PARTITION, "baseOffset", "lastOffset", "baseTimestamp", "maxTimestamp").dropDuplicates(
+    # All records of a batch with LogAppendTime have its maxTimestamp. In a compacted batch, baseTimestamp can be the
+    # time from which the cleaner may remove tombstones (KIP-534), which is later than all records.
+    append_time = F.col("timestampType") == _LOG_APPEND_TIME
+    written = F.when(append_time, F.col("maxTimestamp")).otherwise(F.least("baseTimestamp", "maxTimestamp"))
+    log = log.select(*_PARTITION, "baseOffset", "lastOffset", written.alias("written"), "maxTimestamp").dropDuplicates(
         [*_PARTITION, "baseOffset"]
     )
     return _with_age(_with_end(committed, log), log).select(
@@ -69,9 +74,7 @@ def _with_end(committed: DataFrame, log: DataFrame) -> DataFrame:
 
 def _with_age(committed: DataFrame, log: DataFrame) -> DataFrame:
     """Adds the seconds between the commit and the first record at or after the committed offset."""
-    starts = log.select(
-        *_PARTITION, F.col("lastOffset").alias("at"), F.col("baseTimestamp").alias("written"), F.lit(1).alias("isBatch")
-    )
+    starts = log.select(*_PARTITION, F.col("lastOffset").alias("at"), "written", F.lit(1).alias("isBatch"))
     marked = committed.withColumn("at", F.col("committedOffset"))
     both = marked.unionByName(starts, allowMissingColumns=True)
     # For each commit, the window needs the next batch that ends at or after the committed offset. The order is

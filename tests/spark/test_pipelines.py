@@ -223,6 +223,17 @@ def test_audit_with_the_metadata_log_ends_with_3_when_a_member_of_the_isr_is_emp
     assert "1 findings" in page
 
 
+def test_audit_says_that_nothing_was_compared_when_no_high_watermark_is_known(run, story, tmp_path):
+    import shutil
+
+    copies = [shutil.copytree(path, tmp_path / path.name) for path in brokers(story)]
+    for copy in copies:
+        (copy / "replication-offset-checkpoint").unlink()
+    code, _, page = run("replica-audit", *copies)
+    assert code == 0
+    assert "No broker has checkpointed a high watermark for" in page
+
+
 @pytest.mark.parametrize(
     ("pipeline", "path", "problem"),
     [
@@ -264,6 +275,24 @@ def test_lag_history_has_the_lag_of_each_commit(run, story):
     (since,) = table("complete-since")
     assert since["completeSince"] <= early["commitTimestamp"]
     assert "<svg" in page
+
+
+@pytest.mark.parametrize(("kind", "base"), [(0, 9), (1, 2)], ids=["delete horizon", "LogAppendTime"])
+def test_lag_counts_from_the_time_of_the_records_when_the_base_timestamp_of_their_batch_is_another(spark, kind, base):
+    from kafkacore.spark.log.tables import SCHEMAS
+    from kafkacore.spark.pipelines.lag_history import lag
+
+    batch = {
+        "topic": "t", "partition": 0, "kind": "live", "baseOffset": 0, "lastOffset": 9, "timestampType": kind,
+        "baseTimestamp": at(base), "maxTimestamp": at(4),
+    }  # fmt: skip
+    schema = SCHEMAS["batches"]
+    batches = spark.createDataFrame([tuple(batch.get(name) for name in schema.names)], schema)
+    committed = spark.createDataFrame(
+        [("g", "t", 0, 5, at(7))],
+        "`group` string, topic string, partition int, committedOffset bigint, commitTimestamp timestamp",
+    )
+    assert [(row.records, row.seconds) for row in lag(committed, batches).collect()] == [(5, 3.0)]
 
 
 @pytest.fixture

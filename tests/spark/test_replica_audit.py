@@ -81,6 +81,13 @@ def test_planted_damage_is_found_with_its_offset(audit, copied):
     }  # fmt: skip
 
 
+def test_checkpoint_that_cannot_be_read_is_found(audit, copied):
+    (copied[3] / "replication-offset-checkpoint").write_text("0\n1\nnothing\n")
+    (row,) = audit(copied)
+    assert (row["broker"], row["kind"]) == (3, "corrupt")
+    assert "replication-offset-checkpoint" in row["detail"]
+
+
 def test_batch_of_a_producer_that_stands_twice_is_found_when_all_replicas_hold_it(audit, copied):
     for node in BROKERS:
         path = first_segment(copied[node], "clicks")

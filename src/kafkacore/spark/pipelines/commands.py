@@ -117,6 +117,11 @@ def _replica_audit(spark: SparkSession, arguments: Namespace, report: Report) ->
     audited = replicas.count()
     agree = f"The replicas agree. The audit compared {audited} replicas."
     report.text(f"{count} findings in {audited} replicas." if count else agree, "bad" if count else "good")
+    if unknown := replicas.where("`end` > 0 and committed = 0").count():
+        report.text(
+            f"No broker has checkpointed a high watermark for {unknown} replicas with records, so the audit did not"
+            " compare them: stop the brokers orderly, or give the directories of all brokers."
+        )
     if count:
         report.table("Findings", kept.orderBy("topic", "partition", "offset"))
     _plot_replicas(report, kept, replicas, audited)

@@ -76,7 +76,8 @@ def audit_directories(
     # All checks read the same batches. Without the cache, Spark would read the files once for each check.
     batches = table("batches", columns=_BATCHES).cache()
     bounds = replica_bounds(_live(batches), table("segments"), checkpoints).cache()
-    return Audit(findings(batches, bounds, records, compacted=cleaned, aborted=aborted, isr=isr), bounds)
+    found = findings(batches, bounds, records, compacted=cleaned, aborted=aborted, isr=isr)
+    return Audit(found.unionByName(_unreadable(checkpoints)).orderBy(*_PARTITION, "offset", "broker"), bounds)
 
 
 def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> DataFrame:
@@ -121,7 +122,7 @@ def findings(
     )
     if records is not None:
         found = found.unionByName(_differing_keys(records, compacted, bounds, aborted))
-    return found.orderBy(*_PARTITION, "offset", "broker")
+    return found
 
 
 def _live(batches: DataFrame) -> DataFrame:
@@ -168,6 +169,14 @@ def _corrupt(batches: DataFrame) -> DataFrame:
     bad = batches.where(F.col("problem").isNotNull())
     where = F.format_string("%s, byte %s: %s", F.col("file"), F.col("position"), F.col("problem"))
     return bad.select(*_row(CORRUPT, F.col("baseOffset"), F.col("lastOffset") + 1, where))
+
+
+def _unreadable(checkpoints: DataFrame) -> DataFrame:
+    """Returns the checkpoints that cannot be read. Without them, the audit does not know how far replicas must agree,
+    or which partitions are compacted."""
+    nowhere = F.lit(None)
+    bad = checkpoints.where(F.col("problem").isNotNull())
+    return bad.select(*_row(CORRUPT, nowhere, nowhere, F.col("problem")))
 
 
 def _too_short(bounds: DataFrame, isr: DataFrame | None) -> DataFrame:

@@ -202,6 +202,14 @@ def test_read_goes_on_when_the_caller_takes_longer_than_every_timeout_for_its_ro
     assert found == 30_000
 
 
+def test_read_goes_on_when_the_client_closes_a_connection_that_has_a_request_under_way(broker):
+    with Client(broker.bootstrap, {"max.partition.fetch.bytes": "100000"}) as client:
+        reading = client.read([Range("plain", 0, 0, 30_000)], ["offset"], max_rows=1000)
+        found = next(reading).num_rows
+        client.close()  # as it does with the connection of a broker that has left the cluster
+        assert found + sum(rows.num_rows for rows in reading) == 30_000
+
+
 def test_an_abandoned_read_leaves_the_client_usable(client):
     reading = client.read([Range("plain", 0, 0, 30_000)], max_rows=10)
     assert next(reading).num_rows == 10

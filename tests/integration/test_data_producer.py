@@ -175,6 +175,15 @@ def test_batches_are_acknowledged_when_the_caller_needs_longer_than_every_timeou
     assert [row["value"] for row in whole(client, topic)[0]] == [b"1", b"2", b"3"]
 
 
+def test_batches_are_acknowledged_when_the_client_closes_a_connection_that_has_a_request_under_way(broker, client):
+    topic = broker.create_topic("left")
+    with client.producer() as producer:
+        for value in (b"1", b"2", b"3"):
+            producer.send(topic, 0, pa.record_batch({"value": [value]}))
+            client.close()  # as it does with the connection of a broker that has left the cluster
+    assert [row["value"] for row in whole(client, topic)[0]] == [b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("options", [{"acks": "1"}, {"enable.idempotence": "false"}])
 def test_producers_that_are_not_idempotent_are_refused(client, options):
     with pytest.raises(OptionError, match="the producer is always idempotent"):

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 from kafkacore._fast.columns.record_encoder import RecordEncoder, seal
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.client.cluster import Cluster
-from kafkacore.client.connection import Connection, Disconnected
+from kafkacore.client.connection import Connection, Disconnected, closed_meanwhile
 from kafkacore.client.errors import OptionError, RecordTooLarge, Unreachable
 from kafkacore.client.options import Options
 from kafkacore.client.transactions import Transactions, new_producer_id
@@ -223,6 +223,7 @@ class Producer:
         """Waits for the responses to all requests in flight. A Produce request that arrived after the end of the
         transaction would start another transaction."""
         self._resume()
+        self._give_up_closed()
         while self._under_way:
             for node in self._wait():
                 under_way = self._under_way[node]
@@ -254,6 +255,7 @@ class Producer:
             self._ensure_ids()
             self._expire()
             self._send()
+            self._give_up_closed()
             for node in self._wait() if wait else self._ready(0.0):
                 self._take(node)
         except Exception as error:
@@ -347,6 +349,11 @@ class Producer:
         self._cluster.broke(node, error)
         for place in places:
             self._again(place)
+
+    def _give_up_closed(self) -> None:
+        for node, each in list(self._under_way.items()):
+            if not each.connection.is_open:
+                self._broke(node, closed_meanwhile(each.connection), each.places)
 
     def _again(self, place: tuple[str, int]) -> None:
         """Schedules a retry: after a backoff, `_turn` sends the first batch of the partition again, to its leader at

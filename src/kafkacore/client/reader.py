@@ -16,7 +16,7 @@ from kafkacore._fast.base.errors import CorruptBatchError
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.columns.record_columns import ArrowRows, RecordColumns
 from kafkacore.client.cluster import Cluster
-from kafkacore.client.connection import Connection, Disconnected
+from kafkacore.client.connection import Connection, Disconnected, closed_meanwhile
 from kafkacore.client.errors import OffsetOutOfRange, TopicRecreated, Unreachable
 from kafkacore.client.fetching import BY_NAME, Asked
 from kafkacore.client.positions import ISOLATION, list_offsets
@@ -231,7 +231,9 @@ class Reader:
         fetched again."""
         now = time.monotonic()
         for node, under_way in list(self._under_way.items()):
-            if under_way.deadline <= self._now():
+            if not under_way.connection.is_open:
+                self._broke(node, closed_meanwhile(under_way.connection), under_way.parts)
+            elif under_way.deadline <= self._now():
                 error = TimeoutError(f"{under_way.connection.place} did not answer a Fetch in time")
                 self._broke(node, error, under_way.parts)
         buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]

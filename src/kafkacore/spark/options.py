@@ -7,6 +7,7 @@ warning, which suggests the most similar known name.
 """
 
 import difflib
+import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -213,6 +214,11 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     staging = given.text("stagingLocation")
     if exactly_once and not staging:
         raise OptionError("option exactlyOnce needs stagingLocation, a directory that the driver and all tasks share")
+    if exactly_once and staging and not os.path.isabs(staging):
+        raise OptionError(
+            "option stagingLocation must be the absolute path of a directory that the driver and all tasks share,"
+            f" without a scheme such as file:, but it is {staging!r}"
+        )
     if exactly_once and kafka.get("acks", "all") not in {"all", "-1"}:
         raise OptionError(f"option kafka.acks must be all with exactlyOnce, but it is {kafka['acks']!r}")
     return SinkOptions(

@@ -150,6 +150,9 @@ def test_exactly_once_needs_a_place_for_staged_batches_and_full_acknowledgement(
         sink(streaming=True, exactlyOnce="true")
     with pytest.raises(OptionError, match=re.escape("kafka.acks must be all")):
         sink(streaming=True, exactlyOnce="true", stagingLocation="/x", **{"kafka.acks": "1"})
+    for location in ("file:/x", "hdfs://host/x", "x"):
+        with pytest.raises(OptionError, match=f"stagingLocation must be the absolute path .* but it is '{location}'"):
+            sink(streaming=True, exactlyOnce="true", stagingLocation=location)
 
 
 @pytest.mark.parametrize(

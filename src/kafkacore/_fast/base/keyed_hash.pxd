@@ -1,4 +1,4 @@
-"""SipHash-1-3, the hash for every hash table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
+"""SipHash-1-3, the hash for every hash table whose keys a client can choose (Aumasson, Bernstein, "SipHash: a fast
 short-input PRF"). The key of the hash is secret, so clients cannot craft table keys that share a bucket.
 
 Each process draws a random key when this module is imported. No code visits the entries of a table in the order of

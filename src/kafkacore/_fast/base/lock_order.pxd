@@ -12,11 +12,11 @@ cdef enum:
     RANK_FETCH_SESSIONS       # FetchSessions.lock: the cache of fetch sessions
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
-    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: how many connections each IP
-    # address has.
+    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: the number of connections from
+    # each IP address.
     RANK_ADDRESSES
     RANK_CHANGES              # Changes.lock: the changed partitions of one fetch session
-    RANK_QUOTA                # Quota.lock: how many bytes throttled partitions have transferred, and when
+    RANK_QUOTA                # Quota.lock: the sizes and times of recent transfers of throttled partitions
     RANK_ISR_EDGES  # IsrEdges.lock: partitions whose ISR may have to change, and the brokers that may join an ISR
     RANK_CREW                 # Crew.lock: the queue of the I/O threads, and the queue of the committers
     RANK_BUDGET               # Budget.lock: request memory, and the connections that wait for memory

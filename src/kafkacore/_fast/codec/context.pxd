@@ -49,7 +49,7 @@ ctypedef struct CodecContext:
     int state
     const uint8_t *source
     const uint8_t *source_end
-    int64_t whole_bytes  # how many bytes cramjam has inflated into `scratch` that `inflate_next` has not returned yet
+    int64_t whole_bytes  # the bytes from cramjam in `scratch` that `inflate_next` has not returned yet
     int64_t inflated_bytes
     int64_t limit_bytes
 

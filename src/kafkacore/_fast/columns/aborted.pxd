@@ -13,7 +13,7 @@ ctypedef struct Transaction:
 
 ctypedef struct Aborted:
     Transaction *entries         # sorted; NULL for read_uncommitted, where `known` is False
-    int64_t *ended  # at the index of a producer's first entry: how many of the producer's entries have ended
+    int64_t *ended  # at the index of a producer's first entry: the number of the producer's ended entries
     int64_t count
     bint known
 

@@ -83,7 +83,7 @@ cdef int mark_null(Writer *valid, int64_t row) noexcept nogil
 
 
 cdef inline int mark_valid(Writer *valid, int64_t row) noexcept nogil:
-    """Marks the next row as not null, if the column has bits."""
+    """Marks the next row as not null, if the column has validity bits."""
     if valid.size == 0:
         return 0
     return extend_bits(valid, row)

@@ -37,7 +37,7 @@ cdef class RecordColumns:
     cdef Fed current
     cdef BatchHeader header      # the header of the batch that is being decoded
     cdef Reader body
-    cdef int64_t left            # how many records of this batch have not been decoded; -1 if no batch is open
+    cdef int64_t left            # the records of this batch that have not been decoded; -1 if no batch is open
     cdef int64_t entries_base    # for magic 0 and 1: the number that is added to the offset of each message
     cdef bint is_set             # for magic 0 and 1: whether the body is the value of a compressed wrapper message
     cdef int64_t waiting_bytes   # bytes that were passed to `feed` but are not decoded yet

@@ -1,6 +1,7 @@
-"""The compaction of a log, in three steps (Kafka's Cleaner). The first step adds the keys of the dirty segments (which
-no earlier compaction has read) to the offset map (offset_map.pxd). The second step copies the segments in groups, and
-leaves out each record whose key has a later offset in the map. The third step replaces each group by its copy.
+"""The compaction of a log, in three steps (Kafka's Cleaner). The first step reads the dirty segments, which no earlier
+compaction has read, and adds their keys to the offset map (offset_map.pxd). The second step copies the segments in
+groups, and leaves out each record whose key has a later offset in the map. The third step replaces each group by its
+copy.
 
 `compaction_map` and `compaction_copy` return after about `max_bytes`, so that the caller can let other work run, limit
 the rate, or stop. They read and write files, and hold `Log.lock` only for short times. Only one thread at a time may
@@ -58,7 +59,7 @@ ctypedef struct Compaction:
     int64_t mapped_bytes
     int64_t read_bytes
     int64_t written_bytes
-    Segment *bad_segment      # the segment in which bytes were found that are not a valid batch
+    Segment *bad_segment      # the segment with the bytes that are not a valid batch
 
 # Begins a compaction. `map` must be empty and large enough. `map` and `log` must outlive the compaction. Returns 0 or
 # -errno. Call `compaction_close` even after an error.

@@ -6,15 +6,15 @@ While the files of the compacted segment are written, their names end in `.clean
 are renamed to `.swap`. If the node crashes before the renaming, the next start uses the former segments. If it crashes
 later, the next start uses the compacted segment. Then the list of the log's segments changes, the former files are
 removed, and the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the next
-start completes them. Because of the order of the steps, no index is then next to a .log file to which it does not
-belong, even if the disk keeps an arbitrary subset of the name changes between two syncs:
+start completes them. In this order, no index is ever next to a .log file to which it does not belong, even if the disk
+keeps an arbitrary subset of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`; sync of the directory
 2. the log's list of segments is replaced: new readers use the open files of the compacted segment, and earlier readers
    keep the open files of the former segments
-3. the former .log files are removed, and before the removal of each file that begins after the compacted segment's last
-   batch, the directory is synced; sync; then the former indexes are removed, and also the former transaction index
-   whose name the new one needs; sync
+3. the former .log files are removed, with a sync of the directory before the removal of each file that begins after the
+   compacted segment's last batch; sync; the former indexes are removed, and so is the former transaction index whose
+   name the new one needs; sync
 4. `.log.swap` -> `.log`; sync
 5. the same for the indexes; sync
 

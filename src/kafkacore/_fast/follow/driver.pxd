@@ -26,7 +26,7 @@ cdef enum:
 
 cdef enum:
     MOST_CLIENT_ID = 128
-    COUNTED_EVERY_MS = 1000  # how often the fetcher updates its metrics, for which it visits every partition
+    COUNTED_EVERY_MS = 1000  # the interval between updates of the fetcher's metrics; an update visits every partition
 
 ctypedef struct Driver:
     Outbound out            # must be the first field

@@ -130,7 +130,7 @@ ctypedef struct FetcherLimits:
 ctypedef struct FetcherCounts:
     int64_t requests
     int64_t bytes               # bytes of appended records
-    int64_t most_lag            # the greatest lag; the last `fetcher_count` set this field and the next two
+    int64_t most_lag            # the greatest lag; the last call of `fetcher_count` set this field and the next two
     int32_t partitions
     int32_t failed
 
@@ -185,7 +185,7 @@ ctypedef struct Fetcher:
 # --- states; for the owner's thread ---
 cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t index) noexcept nogil
 # Returns the partition that has this name and is still followed, or NULL. If a topic was deleted and created again, two
-# partitions may have the same name.
+# partitions can have the same name.
 cdef Followed *fetcher_find_named(const Fetcher *f, const char *topic, int32_t size, int32_t index) noexcept nogil
 # Adds a partition in the state FOLLOW_FAILED, with a reference to `p`. Returns NULL if memory runs out.
 cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil

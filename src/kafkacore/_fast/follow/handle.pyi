@@ -64,7 +64,8 @@ class FetcherHandle:
         """Returns the partition's state, one of STATES, or None if this fetcher does not have the partition."""
 
     def lag(self, partition: PartitionHandle) -> int:
-        """Returns how many records the partition is behind the leader's high watermark, or -1 if that is not known."""
+        """Returns the number of records that the partition lacks up to the leader's high watermark, or -1 if it is not
+        known."""
 
     @property
     def partitions(self) -> int:

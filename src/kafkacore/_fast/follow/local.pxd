@@ -36,6 +36,6 @@ cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_wate
 # `epoch` is the leader's largest epoch that is not above the last epoch of this log, and in the leader's log this epoch
 # ends at `end_offset`.
 cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil
-# Removes records in the way that `what` (CUT_... of followed.pxd) says. Call this on a thread of the I/O pool. Returns
-# 0, LOG_BLOCKED or a Kafka error code.
+# Removes the records that `what` selects; it is one of the CUT_ values of followed.pxd. Call this on a thread of the
+# I/O pool. Returns 0, LOG_BLOCKED or a Kafka error code.
 cdef int local_cut(Partition *p, int what, int64_t offset, int32_t leader_epoch, Waiter *blocked) noexcept nogil

@@ -13,5 +13,5 @@ cdef void take_records(Followed *each, const uint8_t *data, size_t size, int64_t
                        int64_t log_start_offset) noexcept nogil
 # Call this when the log is ready. Appends the records that were kept, or lets the partition fetch again.
 cdef void take_kept(Followed *each) noexcept nogil
-# Handles the error with which this broker failed to apply the leader's answer.
+# Handles the error of a failed attempt to apply the leader's answer.
 cdef void take_error(Followed *each, int error) noexcept nogil

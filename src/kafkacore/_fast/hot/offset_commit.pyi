@@ -38,7 +38,7 @@ class OffsetCommit(RecordSource):
     """The error of every partition that `find` and `refuse` have not refused."""
 
     def message(self) -> Any:
-        """Returns the request as an OffsetCommitRequest object, which is decoded again."""
+        """Decodes the request again, and returns it as an OffsetCommitRequest object."""
 
     def topic_id(self, number: int) -> bytes:
         """Returns the id of a topic. The id is all zeros if neither the request nor `find` has set it."""

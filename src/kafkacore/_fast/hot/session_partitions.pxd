@@ -1,10 +1,11 @@
-"""A fetch session (KIP-227): its partitions, in the order of fetching, and which of these partitions have changed.
+"""A fetch session (KIP-227): its partitions, in the order of fetching, and the partitions that have changed.
 
 A session's lock guards its partitions. A thread that holds this lock may take the lock of a log. An unanswered Fetch
 holds references to the session and to each `SessionPartition` that it reads. So these are not freed while the Fetch
 needs them. If a partition is removed from the session in the meantime, its `is_dropped` is set.
 
-Clients choose the partitions of a session, so the hash table of the partitions uses a keyed hash (SipHash-1-3).
+A client could choose partitions whose hashes collide, so the hash table of the partitions uses a keyed hash
+(SipHash-1-3).
 
 A Fetch reads only partitions that are marked as changed (log/readers.pxd). These are the partitions in the request, the
 partitions whose log or role has changed, and the partitions that the last Fetch could not finish (`is_settled` in
@@ -50,14 +51,14 @@ ctypedef struct FetchSession:
     Mutex lock
     int32_t id
     int32_t epoch                        # atomic; the next request must have this epoch
-    # Whether a follower owns the session. A client's session can replace such a session only if no Fetch has used it
-    # for SESSION_EVICTION_MS.
+    # Whether a follower owns the session. A client's session can replace a follower's session only if no Fetch has used
+    # the follower's session for SESSION_EVICTION_MS.
     bint privileged
     bint uses_topic_ids                  # fetch version 13 or above
     int64_t created_ms                   # the cache's lock guards this field and the next four
     int64_t used_ms
-    int32_t cached_count                 # how many partitions the session had at its last fetch, for eviction
-    int64_t cached_bytes                 # the value of `bytes` at its last fetch
+    int32_t cached_count                 # the number of partitions at the session's last fetch, for eviction
+    int64_t cached_bytes                 # the value of `bytes` at that fetch
     FetchSession *chain
     LinkedList order                     # by `SessionPartition.in_order`
     int64_t bytes                        # the memory that its partitions use; atomic
@@ -69,8 +70,8 @@ ctypedef struct FetchSession:
 
 # Returns a session with a reference for the caller, or NULL if no memory is left. `hash_key` has two random words.
 cdef FetchSession *session_create(const uint64_t *hash_key, bint uses_topic_ids) noexcept nogil
-# Releases a reference. When the last reference is released, the session stops watching all its partitions, which takes
-# locks. So the caller must not hold a lock that ranks above the cache's lock (lock_order.pxd).
+# Releases a reference. When the last reference is released, the session takes locks to stop watching its partitions. So
+# the caller must not hold a lock that ranks above the cache's lock (lock_order.pxd).
 cdef void session_release(FetchSession *session) noexcept nogil
 cdef uint64_t session_key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil
 cdef const uint8_t *session_key(const SessionPartition *partition, bint by_id) noexcept nogil
@@ -89,8 +90,8 @@ cdef void session_mark_all(FetchSession *session) noexcept nogil
 # Unmarks and returns the first marked partition, with a reference for the caller. Returns NULL if no partition is
 # marked.
 cdef SessionPartition *session_take(FetchSession *session) noexcept nogil
-# Stops watching an earlier partition with the same name, unless that is `p`. Call this before you read `p`, which is
-# NULL if the node has no such partition.
+# Stops watching an earlier partition with the same name, unless it is `p`. Call this before you read `p`. `p` is NULL
+# if the node has no partition with this name.
 cdef void session_watch_only(SessionPartition *partition, const Partition *p) noexcept nogil
 
 # Marks the partition again, as `changes_return` does, and releases the caller's reference.

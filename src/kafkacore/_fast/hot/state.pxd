@@ -1,5 +1,5 @@
-"""The state that the hot APIs of a node (the APIs that native code serves) share, in addition to the plane (plane.pxd):
-fetch sessions, endpoints and limits.
+"""The state that the hot APIs of a node share, in addition to the plane (plane.pxd): fetch sessions, endpoints and
+limits. A hot API is an API that native code serves.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -14,7 +14,7 @@ cdef void log_commit_init(Log *log) noexcept nogil  # call this once, before the
 # Call `log_call_committer` afterwards.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
 # Returns the offset at which recovery after a crash must begin: the synced offset, or a lower one if the files of an
-# earlier segment have not been synced since that segment was sealed. In that case it is the base offset of that
+# earlier segment have not been synced since that segment was sealed. This lower offset is the base offset of that
 # segment.
 cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 

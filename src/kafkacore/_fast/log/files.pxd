@@ -28,7 +28,7 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 # Copies the leader epochs under `Log.lock`, and writes the copy without the lock.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
-# Both functions write a snapshot file with the state that the producers had at `offset`. The second function first
+# The next two functions write a snapshot file with the state that the producers had at `offset`. The second one first
 # copies this state from the log, under `Log.lock`.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
                          bint synced) noexcept nogil

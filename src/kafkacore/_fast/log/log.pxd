@@ -4,11 +4,11 @@
 of an append. They never hold it during a sync, a roll, an index look-up on disk or a call into Python. No thread waits
 for the lock while it holds the GIL.
 
-A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a job on a pool
-thread (a thread of the log directory's I/O pool, see io.pxd) creates the directory, partition.metadata and the first
-segment, syncs them, and changes `state` to OPEN. If the state is LAZY, OPENING or ROLLING, an append writes nothing.
-Instead, it puts the caller's waiter (an entry of a request that waits, see park.pxd) on the list `blocked` and returns
-LOG_BLOCKED. The caller tries again when its waiter is woken.
+A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a job in the I/O
+pool of the log directory (io.pxd) creates the directory, partition.metadata and the first segment, syncs them, and
+changes `state` to OPEN. If the state is LAZY, OPENING or ROLLING, an append writes nothing. Instead, it puts the
+caller's waiter (park.pxd) on the list `blocked` and returns LOG_BLOCKED. The caller tries again when its waiter is
+woken.
 
 Modules: log (life cycle, list of segments, waiters), epochs, append, read, open, roll, commit, truncate, delete, shut,
 recovery, move.
@@ -105,7 +105,7 @@ ctypedef struct Log:
     # Runs with the lock held after `synced_offset` has changed or `state` has become FAILED. Collects the waiters to
     # wake. Returns True if it must be called again, because `wakes` is full.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
-    char *suffix                         # of the directory's name; NULL unless this is a future log (move.pxd)
+    char *suffix                         # the end of the directory's name; NULL unless this is a future log (move.pxd)
     char *path                           # the path of the log's directory, which the first append creates
     LogConfig *config
     SegmentList *segments
@@ -181,5 +181,5 @@ cdef LogDir *log_dir(const Log *log) noexcept nogil
 # Call this after an error of the directory. Takes the directory offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
 # Like `log_fail`, for work that began when the log was in `dir`. If the log has been closed or moved to another
-# directory since then, only `dir` goes offline, and if `error` is ENOENT, not even `dir` does.
+# directory since then, only `dir` goes offline. If `error` is ENOENT then, nothing goes offline.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

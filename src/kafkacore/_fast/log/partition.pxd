@@ -1,12 +1,12 @@
 """A partition in the data plane (the native code that serves Produce and Fetch): its log, its role and epochs, its high
-watermark, its followers, and its waiters. A waiter is an entry of a request that waits for an event in the partition
-(park.pxd).
+watermark, its followers, and its waiters. A request that waits for an event in the partition has an entry there, its
+waiter (park.pxd).
 
 A partition is reference-counted. A Python handle holds one reference. `log.lock`, called "the lock" below, guards every
 field, except those commented "atomic". Python decides which broker leads and which replicas are in the ISR, and
 publishes both with `partition_lead` and `partition_follow` (partition_role.pxd). Native code records the followers'
 fetches (replicas.pxd) and advances the high watermark. Each change of a partition names the epoch to which it belongs.
-Under the lock, the partition rejects a change that belongs to any other epoch.
+Under the lock, the partition rejects a change from an older epoch.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -54,7 +54,7 @@ cdef enum:
 ctypedef struct Follower:
     int32_t broker_id
     bint in_sync              # in the committed ISR
-    bint is_joining           # only in the proposed ISR; so it is in the maximal ISR, which is both together (KIP-497)
+    bint is_joining           # only in the ISR that this leader has proposed, and so in the maximal ISR (replicas.pxd)
     bint must_leave           # is in the ISR, and lagged at the last periodic check
     bint must_fetch           # has left the ISR because it lagged, and has not fetched since
     int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
@@ -94,12 +94,12 @@ ctypedef struct Partition:
     # RECOVERED (KIP-704).
     int32_t is_recovering
     int32_t is_proposing  # an AlterPartition has been sent and has no answer yet
-    int32_t in_sync_count  # how many members the committed ISR has, this node included
+    int32_t in_sync_count  # the number of members of the committed ISR, this node included
     int64_t high_watermark
     int64_t last_stable_offset
     Follower *followers
     int32_t follower_count
-    IsrEdges *edges       # holds a reference; NULL if the ISR never changes
+    IsrEdges *edges       # the queue of ISR changes (isr_edges.pxd), with a reference; NULL if the ISR never changes
     IsrLink link
     Waiter *waiting[WAIT_KINDS]
     LinkedList readers    # fetch sessions that learn of each change (readers.pxd)
@@ -108,8 +108,8 @@ ctypedef struct Partition:
     int32_t throttled     # atomic: bits of replication_quota.pxd
     int32_t *adding       # the brokers that a reassignment adds: their number, then their ids; NULL for none
     bint is_added         # this broker is one of `adding`
-    # Atomic. If this node follows: the number of records by which its log end was below the leader's high watermark at
-    # its last fetch, or -1 if it has not fetched yet.
+    # Atomic. On a follower, the leader's high watermark minus this log's end, at the follower's last fetch. -1 before
+    # its first fetch.
     int64_t fetch_lag
     Traffic traffic
 
@@ -186,14 +186,14 @@ ctypedef struct ReadAsked:
     int32_t last_fetched_epoch    # NO_EPOCH if not sent
     int isolation                 # READ_...
     bint min_one
-    bint slowly                   # the read may read an index on disk
-    bint from_any_replica         # a follower may answer the request too (KIP-392)
+    bint slowly                   # the read is allowed to wait for an index on disk
+    bint from_any_replica         # a follower can answer the request too (KIP-392)
     const FollowerFetch *follower  # the follower that sent the request; for READ_LOG_END
-    bint notes                    # the first attempt of a follower's fetch: the read also records its position
+    bint notes                    # the first attempt of a follower's fetch: the read also notes the follower's position
     bint counts                   # the first attempt of any fetch: the read counts for TotalFetchRequestsPerSec
     # The leader's quota is exceeded, so throttled partitions give no records to replicas outside the ISR (KIP-73).
     bint over_quota
-    ListLink *reader              # `in_readers` of a `Change`, to be marked at each change after this read; or NULL
+    ListLink *reader              # `in_readers` of a `Change` (readers.pxd) that learns of later changes; or NULL
 
 # Sets the three given fields. Sets the epochs to NO_EPOCH, and all other fields to zero.
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil
@@ -218,8 +218,8 @@ cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be satisfied
-# Finds the largest epoch at or below `epoch`, and its end offset (KIP-101, KIP-320). `epochs_end` describes the
-# results.
+# Finds the largest epoch at or below `epoch`, and its end offset (KIP-101, KIP-320). `epochs_end` (epochs.pxd)
+# describes the results.
 cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 
 # Queues `waiter`, whose `kind` and `at` are set, unless its condition is already satisfied. Returns True if it queued

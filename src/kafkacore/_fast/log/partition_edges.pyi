@@ -28,8 +28,8 @@ class PartitionEdges:
 
     def check_lag(self, most: int = ...) -> int:
         """Checks the lag of the followers of up to `most` led partitions, beginning with the partitions that were
-        checked least recently. Returns how many partitions it checked. Call this often enough to check each partition
-        twice within replica.lag.time.max.ms."""
+        checked least recently. Returns the number of partitions that it checked. Call this often enough to check each
+        partition twice within replica.lag.time.max.ms."""
 
     def take(self, most: int) -> list[tuple[Uuid, int]]:
         """Removes up to `most` partitions from the queue, the oldest first, and returns their topic ids and indexes.

@@ -62,7 +62,7 @@ class FollowerState(NamedTuple):
     # Whether the replica may join the ISR. It must have caught up, and its broker must be neither fenced nor in a
     # controlled shutdown, and must not have restarted since its last fetch.
     may_join: bool
-    lags: bool  # whether it last had all records more than replica.lag.time.max.ms ago
+    lags: bool  # whether it last had all records longer than replica.lag.time.max.ms ago
     must_leave: bool  # whether it is in the ISR, lagged at the last call of `PartitionEdges.check_lag`, and still lags
 
 class SegmentInfo(NamedTuple):
@@ -283,8 +283,8 @@ class PartitionHandle:
         directory is offline."""
 
     def shut(self) -> None:
-        """Closes the log for an orderly stop: syncs everything, writes a producer snapshot of the end, and from then on
-        rejects appends. Blocking. Raises OSError."""
+        """Closes the log for an orderly stop: syncs everything, writes a producer snapshot at the log's end, and from
+        then on rejects appends. Blocking. Raises OSError."""
 
     def retire(self) -> None:
         """Ends all work of a partition that is deleted or leaves this directory: wakes all waiters and from now on
@@ -311,7 +311,8 @@ class PartitionHandle:
 
     def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
         """Appends one of this node's own batches, whose offsets it sets in place. Does not wait for the disk. If the
-        log must first be opened or rolled, starts that and returns None; then call `append`, which waits for it."""
+        log must first be opened or rolled, starts this work and returns None; then call `append`, which waits for the
+        work."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
         """Appends whole batches that already have their offsets, with leader epochs up to `leader_epoch`. Returns the
@@ -382,6 +383,6 @@ def become_rows(
     recovery: Buffer,
 ) -> bytearray:
     """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
-    `min_isrs` (array("i")) have an item for each handle, and `rows` has the index of its row. The other arguments are
-    the columns of a chunk of metadata.partitions. Returns 1 for each partition that took its role, and 0 for each
-    partition that already has newer epochs."""
+    `min_isrs` (array("i")) have an item for each handle. Its item in `rows` is the index of its row. The other
+    arguments are the columns of a chunk of metadata.partitions. Returns 1 for each partition that took its role, and 0
+    for each partition that already has newer epochs."""

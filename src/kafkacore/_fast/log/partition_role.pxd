@@ -31,13 +31,13 @@ cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexc
 # closed.
 cdef bint partition_follow(Partition *p, int32_t leader_id, int32_t leader_epoch,
                            int32_t partition_epoch) noexcept nogil
-# Sets the queue to which the partition reports when its ISR may have to change. The partition begins to report with the
-# next `partition_lead`. Call this once, before the partition has a role.
+# Sets the queue (isr_edges.pxd) to which the partition reports when its ISR may have to change. The partition begins to
+# report with the next `partition_lead`. Call this once, before the partition has a role.
 cdef void partition_report_to(Partition *p, IsrEdges *edges) noexcept nogil
 
-# Records that the node proposes this ISR to the controller, in an AlterPartition. From now on, the maximal ISR (the
-# committed ISR and the proposed one, KIP-497) includes its members. Returns False if this node does not lead, if the
-# partition epoch differs, or if another proposal has no answer yet.
+# Records that the node proposes this ISR to the controller, in an AlterPartition. From now on, the maximal ISR
+# (replicas.pxd) includes the members of this ISR. Returns False if this node does not lead, if the partition epoch
+# differs, or if another proposal has no answer yet.
 cdef bint partition_propose_isr(Partition *p, const int32_t *isr, int32_t count,
                                 int32_t partition_epoch) noexcept nogil
 # Ends a proposal that the controller has rejected. Call this only after an error which proves that the controller has

@@ -4,8 +4,8 @@ reference-counted. When metadata changes, Python creates a new table and publish
 connections) can still be reading it. So processors look up partitions without a lock or a reference.
 
 A table has two hash indexes, by topic id and by name, and each index consists of shards. Each topic has its own
-reference count, and so has each shard. A new table shares with the old one every topic and every shard that did not
-change. To add or remove a topic, Python copies one shard of each index, and the pointers to all other shards.
+reference count, and so has each shard. A new table shares all unchanged topics and shards with the old one. To add or
+remove a topic, Python copies one shard of each index, and the pointers to all other shards.
 """
 
 from libc.stdint cimport int32_t, uint8_t

@@ -20,7 +20,7 @@ ctypedef struct Load:
     int64_t log_start_offset         # the checkpointed log start offset
     Segment **segments
     int32_t count
-    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if no segment's were
+    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if no indexes were
     Producers *producers
     int64_t state_offset             # `producers` has the state below this offset; -1 if there is none yet
     int64_t snapshot_offset          # the offset of the newest snapshot that was read or written; -1 if there is none
@@ -35,8 +35,8 @@ cdef enum:
 # that is higher.
 cdef int64_t load_start(const Load *load) noexcept nogil
 
-# Replays a batch of segment `i` that is in memory. Updates the state of its producer and, for a rebuilt segment, the
-# transaction index.
+# Replays a batch of segment `i`. The batch is in memory. Updates the state of its producer and, for a rebuilt segment,
+# the transaction index.
 cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
 # Restores the state that the producers had at `offset`, from the newest readable snapshot at or below `offset` and from

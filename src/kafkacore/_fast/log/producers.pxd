@@ -44,8 +44,9 @@ ctypedef struct EndedTransaction:        # a transaction that a marker has ended
     int64_t last_stable_offset
     bint aborted
 
-# Clients choose producer ids, so the hash table uses the process's keyed hash. Code that visits all producers follows
-# the list from `first` to `last` instead, because the order of the list does not depend on the hash.
+# A client could choose producer ids whose hashes collide, so the hash table uses a keyed hash (keyed_hash.pxd). Code
+# that visits all producers follows the list from `first` to `last` instead, because the order of the list does not
+# depend on the hash.
 ctypedef struct Producers:
     Producer **buckets
     int32_t bucket_mask
@@ -90,7 +91,7 @@ cdef void producers_replicated(Producers *producers, int64_t high_watermark) noe
 # the number of removed producers.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
 # Copies the producers that have written a batch, and sets `count`. The caller frees the copies. Returns NULL with
-# `count` 0 if no producer has written, and NULL if memory runs out.
+# `count` 0 if there are no producers, and NULL with another `count` if memory runs out.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
 # Writes the bytes of a snapshot file, with the checksum. Sets `out.bad` if memory runs out.

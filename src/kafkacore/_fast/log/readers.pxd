@@ -34,7 +34,7 @@ cdef enum:
 ctypedef struct Changes:
     Mutex lock
     LinkedList marked         # by `Change.in_marked`, in the order in which the reader looks at the partitions
-    int32_t ready_count       # how many items of `marked` are CHANGE_READY
+    int32_t ready_count       # the number of items of `marked` that are CHANGE_READY
     Parked *waiting           # the waiting Fetch (park.pxd), with a reference; CHANGE_READY wakes it
     int32_t follower_id       # atomic, like the next two fields; -1 if a client reads
     int64_t follower_epoch    # the broker epoch in the follower's last Fetch; -1 if there was none
@@ -46,7 +46,7 @@ ctypedef struct Change:
     Changes *changes
     Log *log                  # the log of the watched partition, with a reference; NULL if no partition is watched
     int32_t state             # atomic: CHANGE_...
-    int32_t kind              # which offset is awaited: WAIT_FETCH, WAIT_FOLLOWER or WAIT_COMMITTED (partition.pxd)
+    int32_t kind              # the awaited offset: WAIT_FETCH, WAIT_FOLLOWER or WAIT_COMMITTED (partition.pxd)
     int64_t at                # `state` becomes CHANGE_READY when the awaited offset passes `at`
     bint has_left             # the reader has stopped watching for good
 
@@ -62,14 +62,14 @@ cdef int32_t changes_begin(Changes *changes, int32_t follower_id, int64_t follow
                            int64_t asked_ms) noexcept nogil
 cdef int32_t changes_count(Changes *changes) noexcept nogil
 cdef Change *changes_take(Changes *changes) noexcept nogil  # removes and returns the first item of `marked`, or NULL
-# Puts an item that was taken back into `marked`: with `first`, before all other items, else after them. To put back
+# Puts an item of `changes_take` into `marked` again: with `first`, before all other items, else after them. To return
 # several items with `first`, begin with the last one. `state` is CHANGE_NEWS or CHANGE_READY. CHANGE_READY wakes the
 # Fetch in `waiting`.
 cdef void changes_return(Change *change, bint first, int32_t state) noexcept nogil
 # Sets `waiting` to `parked`, and wakes the Fetch that was there before. If an item is already CHANGE_READY, returns
 # False and changes nothing.
 cdef bint changes_wait(Changes *changes, Parked *parked) noexcept nogil
-cdef void changes_unwait(Changes *changes, Parked *parked) noexcept nogil  # undoes this; any thread may call it
+cdef void changes_unwait(Changes *changes, Parked *parked) noexcept nogil  # any thread may call it
 # Stops watching the partition. Returns True if `left` was set to the partition, with a reference that the caller must
 # release. With `for_good`, `change` is never marked again.
 cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept nogil
@@ -81,6 +81,6 @@ cdef void readers_join(Partition *p, const ReadAsked *asked, int64_t at) noexcep
 # `Change` becomes CHANGE_READY if its `at` is not above the offset for its `kind`. Returns True if `wakes` is full and
 # this must be called again.
 cdef bint readers_tell(Partition *p, const int64_t *reached, bint everybody, WakeList *wakes) noexcept nogil
-# Makes all readers stop watching the partition, after one more look at it. Returns how many references to the partition
-# the caller must release, without the lock.
+# Makes all readers stop watching the partition, after one more look at it. Returns the number of references to the
+# partition that the caller must release, without the lock.
 cdef int32_t readers_dismiss(Partition *p) noexcept nogil

@@ -38,8 +38,8 @@ ctypedef struct LoadReport:
     int64_t damaged_segment          # the base offset of the damaged segment,
     int64_t damaged_at               # and the position of the damage in that segment
 
-# Loads a log in state LAZY (log.pxd), which becomes OPEN. If `plan` has no segments, the log stays LAZY and begins at
-# `plan.log_start_offset`. Returns 0 or -errno. -EINVAL: the leader-epoch-checkpoint is malformed. -EOVERFLOW: a segment
-# has an offset that its index cannot hold (KAFKA-6264). -EUCLEAN: the log is damaged below `trusted_until`, and no
-# record was removed.
+# Loads a log in state LAZY (log.pxd), and sets its state to OPEN. If `plan` has no segments, the log stays LAZY and
+# begins at `plan.log_start_offset`. Returns 0 or -errno. -EINVAL: the leader-epoch-checkpoint is malformed. -EOVERFLOW:
+# a segment has an offset that its index cannot hold (KAFKA-6264). -EUCLEAN: the log is damaged below `trusted_until`,
+# and no record was removed.
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

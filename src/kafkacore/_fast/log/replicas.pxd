@@ -36,8 +36,8 @@ cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil
 # Returns whether the follower is in the ISR, lagged at the last periodic check, and still lags.
 cdef bint replicas_must_leave(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil
 cdef bint replicas_some_must_leave(const Partition *p, int64_t now_ms) noexcept nogil
-# Completes the `count` followers in `fresh`, of which the caller has set the broker ids and the ISR membership. If a
-# broker was a follower before, copies its state, but with `is_new_epoch` not its position.
+# Completes the `count` followers in `fresh`. The caller has set their broker ids and their ISR membership. If a broker
+# was a follower before, copies its state. With `is_new_epoch`, does not copy its position.
 cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bint is_new_epoch,
                          int64_t now_ms) noexcept nogil
 # Lists the other brokers in the ISR whose logs contain `offset`, so that a client may read from them (KIP-392). The

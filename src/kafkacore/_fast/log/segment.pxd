@@ -60,7 +60,7 @@ ctypedef struct Segment:
     OffsetEntry *offset_index
     int32_t offset_count
     int32_t offset_capacity
-    int32_t offset_written          # how many entries are in the file
+    int32_t offset_written          # the number of entries in the file
     TimeEntry *time_index
     int32_t time_count
     int32_t time_capacity

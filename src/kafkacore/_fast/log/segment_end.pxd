@@ -10,7 +10,7 @@ from kafkacore._fast.log.segment cimport Segment
 
 ctypedef struct SegmentEnd:
     int64_t next_offset
-    int64_t unindexed_bytes          # the bytes from the batch to which the last index entry points up to the end
+    int64_t unindexed_bytes          # the bytes from the last indexed batch to the end
     int64_t max_timestamp_ms         # -1 if there is none
     int64_t offset_of_max_timestamp
     int64_t first_timestamp_ms       # the greatest timestamp of the first batch; -1 if there is none
@@ -21,6 +21,6 @@ ctypedef struct SegmentEnd:
 # without reading it. Returns 0 or -errno. -EINVAL: an index is corrupt. -EILSEQ: some bytes are not a batch. May block.
 cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil
 cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil
-# Opens the segment and reads its indexes into memory. An index whose file has no entries is empty. The segment stays
-# sealed until the caller, under `Log.lock`, marks it as not sealed. Returns 0 or -errno. May block.
+# Opens the segment and reads its indexes into memory. Empties indexes whose files are corrupt. The segment stays sealed
+# until the caller, under `Log.lock`, marks it as not sealed. Returns 0 or -errno. May block.
 cdef int segment_wake(Segment *segment) noexcept nogil

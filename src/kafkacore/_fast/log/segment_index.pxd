@@ -1,6 +1,5 @@
-"""The offset index and the time index of a segment. They are in memory while the segment is active (the last one of its
-log, which takes the appends), and in their files once it is sealed. (In Kafka: OffsetIndex and TimeIndex for the
-formats, LogSegment for the rules.)
+"""The offset index and the time index of a segment. They are in memory while the segment is active, and in their files
+once it is sealed (segment.pxd). (In Kafka: OffsetIndex and TimeIndex for the formats, LogSegment for the rules.)
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -27,8 +26,8 @@ cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffi
 cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # reads them from the files; -EINVAL if they are corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the entries that are only in memory
-# Adds the greatest timestamp, with which the time index of a closed segment ends. Call this under `Log.lock`, before
-# `segment_seal`. Returns 0 or -ENOMEM.
+# Adds an entry for the greatest timestamp, because the time index of a closed segment ends with this entry. Call this
+# under `Log.lock`, before `segment_seal`. Returns 0 or -ENOMEM.
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
 cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, as before the first append

@@ -32,7 +32,7 @@ cdef enum:
     BIG_FRAME_BYTES = 8192
     SPARE_REQUESTS = 256      # a reactor keeps at most this many free Requests for reuse
 
-# The reasons why a processor does not read a connection or serve its requests.
+# The reasons why a processor does not read from a connection or does not serve its requests.
 cdef enum:
     STALL_MEMORY = 1          # the connection's frame waits for memory from the plane's budget
     STALL_ORDER = 2           # the request in `waiting` must not start before earlier answers have been sent
@@ -108,7 +108,7 @@ ctypedef struct Connection:
     bint drained              # the socket was empty, and epoll will report new bytes
     int16_t prefix_size       # bytes of `prefix` that have been received
     int32_t frame_size        # the size in the prefix
-    int64_t slow_mark         # bytes of `frame` that had been received when its speed was last checked
+    int64_t slow_mark         # the number of received bytes of `frame` at the last check of its speed
     uint8_t prefix[4]
     int8_t skew               # where in a cache line the next frame's data begins (see `Request.skew`)
     Frame *frame              # the frame that is being received
@@ -119,8 +119,8 @@ ctypedef struct Connection:
     Request *first            # the queue: started requests whose answers have not been sent completely
     Request *last
     int32_t queued            # the number of requests in this queue
-    int32_t unanswered        # how many of these requests have no complete answer yet
-    int32_t parked  # how many of the unanswered requests have already had their effect, for example an append
+    int32_t unanswered        # the number of these requests that have no complete answer yet
+    int32_t parked  # the number of unanswered requests that have had their effect, for example an append
     int64_t queued_bytes      # bytes of complete answers that have not been sent
     int64_t active_ms
     int32_t listener
@@ -154,7 +154,7 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
         conn.reactor.ready_end = &conn.next_ready
 
 
-# Moves the request `waiting` to the end of the connection's queue.
+# Moves the request in `waiting` to the end of the connection's queue.
 cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
     conn.waiting = NULL
     request.progress = progress

@@ -3,9 +3,9 @@ a connection to another node. The processor calls the functions of a `Driven` wh
 code has called `driven_make_ready`.
 
 Only the processor's thread may use these structs and functions. Each `Driven` is part of a larger object. The owner of
-this object first calls `driven_leave` and then frees it. It may free the object in `go_on` or while a mail (a message
-to this thread, see mail.pxd) is delivered. It may not free the object in `event`, because the processor may still have
-to handle further socket events that point to it.
+this object first calls `driven_leave` and then frees it. The owner may free the object in `go_on`, or during the
+delivery of a mail, which is a message to this thread (mail.pxd). It must not free the object in `event`, because the
+processor may still have to handle further socket events that point to it.
 """
 
 from libc.stdint cimport int32_t, uint32_t, uintptr_t
@@ -23,7 +23,7 @@ ctypedef struct Driven:
 
 ctypedef struct DrivenList:
     Driven *first
-    Driven *ready         # those that are ready
+    Driven *ready         # the list of ready tasks
     Driven **ready_end
 
 cdef void driven_init(DrivenList *all) noexcept nogil

@@ -4,9 +4,9 @@ processor serves it.
 A plane (the limits and state that a group of listeners shares, see plane.pxd) publishes its gate in the same way as its
 partition table. The verdict is one of: serve the request, answer with an error, close the connection, or punt the
 request (pass it to the plane's handler loop in Python). A rule can also delay the request, or mute the connection after
-the answer. The handler loop must give the same answers as a processor (a native thread that serves connections),
-because both use the same native append and read. Tests compare both: they also send the requests through a gate that
-always punts.
+the answer. A processor is a native thread that serves connections. The handler loop and the processors use the same
+native append and read, so they must give the same answers. To compare the answers, tests also send the requests through
+a gate that always punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -21,9 +21,9 @@ ctypedef struct GateRule:
     int16_t api_key       # -1 for any hot API
     int16_t action
     int16_t error
-    int32_t mute_ms       # how long the processor does not read the connection after the answer
-    int64_t delay_ms      # how long the request waits before the gate judges it again
-    int64_t times         # atomic: how many more times the rule applies; -1 for always
+    int32_t mute_ms       # for this long after the answer, the processor does not read the connection
+    int64_t delay_ms      # the delay before the gate judges the request again
+    int64_t times         # atomic: the number of times that the rule still applies; -1 for always
     char *client_id       # NULL for any client, else exactly this id, which has `client_id_size` bytes
     int32_t client_id_size
 

@@ -58,7 +58,7 @@ cdef void outbound_free(Outbound *out) noexcept nogil       # the `Outbound` mus
 # Takes ownership of the socket, even if the call fails. Returns 0 or -errno.
 cdef int outbound_attach(Outbound *out, int handle) noexcept nogil
 cdef void outbound_drop(Outbound *out) noexcept nogil       # closes the socket if there is one
-# Returns a writer for the next request. Its first byte comes after the size prefix. It is valid until `outbound_send`.
+# Returns a writer for the next request, without the size prefix. The writer is valid until `outbound_send`.
 cdef Writer *outbound_begin(Outbound *out) noexcept nogil
 cdef void outbound_send(Outbound *out) noexcept nogil       # may call `lost`
 # Returns the whole answer without its size prefix. It is valid until `outbound_done`.

@@ -4,12 +4,12 @@ an API that native code serves. A processor is a native thread that serves conne
 that serves all other requests. A node has one native `Plane` for each group of listeners (data, controller, control).
 The package `network` creates a `Plane` and keeps it until its last connection has closed.
 
-A `Request` belongs to its connection's processor. While the request is on the ring, and until the mail with its answer
-(a message to the processor, see mail.pxd) arrives, the handler owns the request. Published values (gate, partition
-table, ApiVersions answers, endpoints) are immutable and are replaced as a whole. A processor uses a published value
-only within one turn (one pass of its event loop). The plane frees an old value when each processor has ended the turn
-in which it could have read the value. Each processor counts the beginnings and ends of its turns, so its count is odd
-during a turn.
+A `Request` belongs to its connection's processor, except while the request is on the ring or with a handler. Then the
+handler owns it, until the mail with the answer arrives. A mail is a message to a thread (mail.pxd). Published values
+(gate, partition table, ApiVersions answers, endpoints) are immutable and are replaced as a whole. A processor uses a
+published value only within one turn (one pass of its event loop). The plane frees an old value when each processor has
+ended the turn in which it could have read the value. Each processor counts the beginnings and ends of its turns, so its
+count is odd during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -27,10 +27,10 @@ from kafkacore._fast.wait.timer cimport Wheel
 
 cdef enum:
     HOT_APIS = 15         # API keys 0 to 14, Produce to SyncGroup; an API whose entry is NULL is not hot
-    API_KEYS = 96         # a plane may serve API keys below this number
+    API_KEYS = 96         # a plane can serve API keys below this number
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
-    NOTICES = 256         # log lines that may wait for Python; further lines are only counted
+    NOTICES = 256         # at most this many log lines wait for Python; further lines are only counted
     MAX_LISTENERS = 64    # a plane has at most this many listeners
     TURN_NS = 1000000     # how long a processor serves one connection, or one request, before it serves others
 
@@ -153,11 +153,11 @@ ctypedef struct Plane:
     # processor closes its connection.
     int64_t slow_frame_ms
     int64_t slow_frame_bytes
-    int64_t half_closed_ms          # how long a peer that has half-closed its connection still gets answers
+    int64_t half_closed_ms          # for this long, a peer that has half-closed its connection still gets answers
     int32_t max_connections         # atomic: may change
     int32_t max_connections_per_ip  # atomic: may change
-    int32_t answers_depth           # how many requests of a connection may be unanswered
-    int64_t answers_bytes           # how many bytes of complete answers of a connection may wait for the socket
+    int32_t answers_depth           # the limit for a connection's unanswered requests
+    int64_t answers_bytes           # the limit for the bytes of a connection's complete, unsent answers
     int32_t turn_frames             # a connection's share of one turn: frames (TURN_NS limits the time)
     int64_t turn_bytes              # a connection's share of one turn: received bytes and inflated bytes of records
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1 for the system's default

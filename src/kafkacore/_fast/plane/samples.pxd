@@ -1,11 +1,12 @@
 """Samples of requests for the sampled request log. About one of every N requests is sampled: a sample says how long
 each stage of the request took.
 
-A processor (a thread that serves connections) has a sampler for each plane (a group of listeners, see plane.pxd) that
-it serves. The sampler chooses requests as they arrive, because a request can release its bytes, which contain the
-client id, before it is answered. When the answer has been sent, the processor copies the sample into a ring. The ring
-has one writer, which is its processor, and one reader at a time, which holds the GIL. The two never wait for each
-other. While the ring is full, samples are dropped and counted. A ring belongs to its plane and is freed with it.
+A processor is a thread that serves connections, and a plane is a group of listeners (plane.pxd). A processor has a
+sampler for each plane that it serves. The sampler chooses requests as they arrive, because a request can release its
+bytes, which contain the client id, before it is answered. When the answer has been sent, the processor copies the
+sample into a ring. The ring has one writer, which is its processor, and one reader at a time, which holds the GIL. The
+two never wait for each other. While the ring is full, samples are dropped and counted. A ring belongs to its plane and
+is freed with it.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

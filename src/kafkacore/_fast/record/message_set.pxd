@@ -8,7 +8,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader
 
 ctypedef struct OldMessage:      # its pointers point into the bytes that are read
-    const uint8_t *key           # if the key is null, NULL, and `key_size` is -1
+    const uint8_t *key           # NULL for a null key, whose `key_size` is -1
     const uint8_t *value
     int64_t offset               # as stored: inside a compressed set of magic 1, relative to the set's first offset
     int64_t timestamp_ms         # -1 for magic 0

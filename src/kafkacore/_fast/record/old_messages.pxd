@@ -18,7 +18,7 @@ ctypedef struct OldMessages:
     Writer inflated
 
 ctypedef struct OldMessage:
-    const uint8_t *key     # if the key is null, NULL, and `key_size` is -1
+    const uint8_t *key     # NULL for a null key, whose `key_size` is -1
     const uint8_t *value
     int64_t offset
     int64_t timestamp      # NO_TIMESTAMP in magic 0

@@ -1,6 +1,6 @@
 """Record batches: the header as a struct, and the records as views, which point into the bytes of the batch. Reads and
-writes magic 2. Reads magic 0 and 1 without converting them. There, the unit that takes the place of a batch is an
-entry, which contains one message, or several compressed ones.
+writes magic 2. Reads magic 0 and 1 without converting them. In these formats, an entry takes the place of a batch. An
+entry contains one message, or several compressed ones.
 
 Memory is allocated only through a `Writer` (cursor.pxd): by a `BatchBuilder`, and for inflated records. "Record Batch"
 and "Old Message Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete
@@ -17,7 +17,7 @@ cdef enum:
     LOG_OVERHEAD = 12
     MAGIC_AT = 16
     CRC_AT = 17
-    ATTRIBUTES_AT = 21           # where the bytes begin that the checksum of magic 2 covers
+    ATTRIBUTES_AT = 21           # the checksum of magic 2 covers the bytes from here on
     OLD_KEY_AT = 26              # magic 1: where the key of a message begins, after its timestamp
     TIMESTAMP_BYTES = 8          # the size of the timestamp; magic 0 has none
     HEADER_BYTES = 61            # the size of a batch header of magic 2
@@ -142,12 +142,12 @@ cdef inline void set_leader_epoch(void *data, int32_t leader_epoch) noexcept nog
     put32(<uint8_t *> data + LOG_OVERHEAD, leader_epoch)
 
 
-# Sets the timestamp type and the maximum timestamp in a whole batch of magic 2. If that has changed a byte, also sets
-# the checksum.
+# Sets the timestamp type and the maximum timestamp in a whole batch of magic 2. If this changes a byte, also sets the
+# checksum.
 cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t max_timestamp) noexcept nogil
 
 ctypedef struct RecordView:      # its pointers point into the bytes that are read
-    const uint8_t *key           # if the key is null, NULL, and `key_size` is -1
+    const uint8_t *key           # NULL for a null key, whose `key_size` is -1
     const uint8_t *value
     const uint8_t *headers       # `header_count` items of (varint size, key, varint size or -1, value); already checked
     int64_t timestamp_delta

@@ -64,7 +64,8 @@ ctypedef struct ValidateResult:
     RecordError errors[MAX_RECORD_ERRORS]
     BatchHeader header           # the header as received
     int64_t max_timestamp        # for the log: the greatest timestamp of the records; with log append time, `now_ms`
-    # The offset delta of the first record with that timestamp; with log append time, of the last record.
+    # The offset delta of the first record with that timestamp; with log append time, the offset delta of the last
+    # record.
     int32_t max_timestamp_index
     int64_t log_append_time_ms   # -1 with create time
     int64_t body_bytes           # the size of the inflated records

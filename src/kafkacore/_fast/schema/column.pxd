@@ -44,7 +44,7 @@ cdef class Columns:
     cdef void *buffers
     cdef int32_t buffer_count
     cdef list alive
-    cdef int64_t *bases     # the lengths that the lists had before this call fills them
+    cdef int64_t *bases     # the lengths of the lists before this call fills them
 
     cdef int add(self, const Op *op, object value) except -1
     cdef int rows(self, str name, int64_t count) except -1

@@ -150,7 +150,7 @@ ctypedef struct Walk:
     Writer *writer
     void *context           # private to the sink
     int64_t budget          # the walk pauses after this many structs in arrays; -1: it never pauses
-    int64_t room            # reading: how many more array elements and tagged fields are allowed
+    int64_t room            # reading: the number of further array elements and tagged fields that are allowed
     int fault
     int depth               # index of the current frame; -1 when the walk is done
     Frame frames[MAX_DEPTH]

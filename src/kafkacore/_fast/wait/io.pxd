@@ -17,9 +17,9 @@ write to only one of them. If a write or a sync fails, the directory goes offlin
 never retried.
 
 The pool starts another thread when all threads are busy, up to a limit. A directory that was never used has no threads.
-A simulated world runs nodes on one thread, in simulated time. There, tasks of the world's `Agenda` (its queue of tasks)
-take the place of the threads. The tasks take jobs and dirty files from the same queues, and end when the queue is
-empty. Simulated time passes while a task performs an operation of the simulated disk.
+A simulated world runs nodes on one thread, in simulated time. There, tasks of the world's `Agenda` (agenda.pxd) take
+the place of the threads. The tasks take jobs and dirty files from the same queues, and end when the queue is empty.
+Simulated time passes while a task performs an operation of the simulated disk.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -50,20 +50,20 @@ ctypedef struct Dirty:
     int32_t state         # atomic: IDLE, QUEUED, RUNNING, or AGAIN (running, and another commit is requested)
     int32_t asked         # atomic: commits requested since the last commit began
     int32_t awaited       # atomic: the committer waits until `asked` reaches this number; 0 if it does not wait
-    # Only the committer uses these three fields: how many requests it expects for the next commit, the time at which
-    # the last commit ended, and how long that commit took.
+    # Only the committer uses these three fields: the number of requests that it expects for the next commit, the time
+    # at which the last commit ended, and the duration of that commit.
     int32_t company
     int64_t ended_ns
     int64_t took_ns
     Condition *arrival    # set while a committer waits for more requests; the pool's lock guards this field
-    void *crew  # the committers in whose queue the file was last put; the log may have changed directories since
+    void *crew  # the committers whose queue last got the file; after a move of the log, not those of its new directory
     # Runs on a committer thread. Syncs the file, then publishes the synced offset. Returns 0 or -errno. An error takes
     # the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
     void (*idle)(Dirty *dirty) noexcept nogil  # releases the reference that `io_dirty` took over
 
-# A log directory: its path and its threads. A `LogDir` is reference-counted. Code that may use it after its owner, the
-# `LogDirectory`, is gone holds a reference.
+# A log directory: its path and its threads. A `LogDir` is reference-counted, and a `LogDirectory` owns it. Code that
+# can outlive the `LogDirectory` holds its own reference.
 ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
@@ -92,15 +92,17 @@ cdef void io_release(LogDir *dir) noexcept nogil
 cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # returns 0 or -errno (-ESHUTDOWN if closed)
 # Requests a commit of the file. Any thread may call this function. Returns True if it has queued the file. In that case
-# `dirty.idle` later releases the caller's reference. Returns False if an earlier request for the same file has not
-# begun, so that one commit serves both, or if the directory is closed. In that case the caller keeps its reference.
+# `dirty.idle` later releases the caller's reference. Returns False if the directory is closed, or if a requested commit
+# of the file has not begun yet. Such a commit serves both requests. If the result is False, the caller keeps its
+# reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
 cdef void io_pause(int64_t ns) noexcept nogil  # sleeps in a job or a commit, by the clock of its world
 
 
 cdef class LogDirectory:
-    """Owns a `LogDir` for Python. Each log also holds a reference to the `LogDir`, so it may outlive this object."""
+    """Owns a `LogDir` for Python. Each log also holds a reference to the `LogDir`, so the `LogDir` can outlive this
+    object."""
     cdef LogDir *dir
     cdef Inbox inbox      # receives `failure`
     cdef Mail failure

@@ -5,8 +5,8 @@ mail allocates nothing and cannot fail.
 
 A receiver announces that it is about to sleep (`inbox_may_sleep`). Senders write to the eventfd only after this
 announcement. So no wake-up is lost, and sending to a busy receiver needs no system call. Any thread may post. A
-simulated world runs nodes on one thread, in simulated time. There, a bell (a wake-up signal of the world's task queue,
-its `Agenda`) takes the place of the eventfd.
+simulated world runs nodes on one thread, in simulated time. There, a bell of the world's `Agenda` (agenda.pxd) takes
+the place of the eventfd.
 """
 
 from libc.stdint cimport int32_t
@@ -31,7 +31,7 @@ cdef int inbox_init_in(Inbox *inbox, Agenda *agenda) noexcept nogil  # like `inb
 cdef void inbox_close(Inbox *inbox) noexcept nogil
 # Puts the mail into the inbox. Returns False if it is already there. In that case one delivery serves both posts.
 cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
-cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mail; returns how many
+cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mails; returns their number
 # Announces that the receiver is about to sleep. If mail is waiting, returns False and announces nothing.
 cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement

@@ -1,19 +1,19 @@
 """Frames (the buffers of requests), and the budget that bounds their memory (queued.max.request.bytes).
 
 When a connection has read the length of a frame, it reserves the frame's memory from the budget of its plane (a group
-of listeners with common limits, see plane.pxd). If the budget has no room, the connection's processor (the thread that
-serves it) stops reading from the connection until the budget has room. Waiting connections get memory in order. Memory
-for a large frame is reserved in steps, each as large as the bytes received so far. So a client cannot take memory from
-others just by announcing a large size. The buffer is allocated as a whole, but the kernel commits its pages only as
-bytes arrive. Each thread recycles frames by size class, so a Produce request of a megabyte usually gets pages that the
-kernel has already committed.
+of listeners with common limits, see plane.pxd). If the budget has no room, the processor (the thread that serves the
+connection) stops reading from it until the budget has room. Waiting connections get memory in order. Memory for a large
+frame is reserved in steps, each as large as the bytes received so far. So a client cannot take memory from others just
+by announcing a large size. The buffer is allocated as a whole, but the kernel commits its pages only as bytes arrive.
+Each thread recycles frames by size class, so a Produce request of a megabyte usually gets pages that the kernel has
+already committed.
 
-Frames that have begun (that already have some memory) get memory before new frames, because a frame releases its memory
-only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun frames
-could wait for each other's bytes forever. This frame gets all the memory that it needs, at most
+A frame has begun when it has some memory. Begun frames get memory before new frames, because a frame releases its
+memory only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun
+frames could wait for each other's bytes forever. This frame gets all the memory that it needs, at most
 socket.request.max.bytes beyond the limit.
 
-A parked request (one that waits for data, acknowledgements or a timeout) gives its frame back. `budget_park` counts the
+A parked request waits for data, acknowledgements or a timeout. It has given its frame back. `budget_park` counts the
 memory that the request keeps. Clients choose how long their requests stay parked, so parked requests may fill at most
 half of the budget. The other half is reserved for frames. If a large Fetch finds no room in this half, it is answered
 immediately instead of being parked. A small Fetch is parked without being counted. A Produce has already appended its
@@ -68,8 +68,8 @@ cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, in
 # if it had been queued, it has been granted and its mail has been posted.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
-# Counts the memory that a parked request keeps. If the memory would exceed the limit, counts nothing and returns False.
-# With `must`, counts the memory even beyond the limit.
+# Counts the memory that a parked request keeps. If parked requests would then exceed their share of the budget, counts
+# nothing and returns False. With `must`, counts the memory even beyond this share.
 cdef bint budget_park(Budget *budget, int64_t size, bint must) noexcept nogil
 cdef void budget_unpark(Budget *budget, int64_t size) noexcept nogil
 

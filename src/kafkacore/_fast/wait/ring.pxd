@@ -53,5 +53,5 @@ cdef bint ring_is_awaited(Ring *ring) noexcept nogil
 cdef void ring_wake(Ring *ring) noexcept nogil
 cdef int32_t ring_size(Ring *ring) noexcept nogil
 cdef int ring_eventfd(Ring *ring) noexcept nogil
-cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # for items what `inbox_may_sleep` is for mail
+cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # like `inbox_may_sleep` (mail.pxd), for items
 cdef void ring_awake(Ring *ring) noexcept nogil

@@ -1,7 +1,7 @@
 """Lists of waiters: the blocked appends of a log and the parked requests of a partition.
 
-`Log.lock` guards these lists. A waiter in a list holds a reference to its parked request (one that waits for an event
-in a partition, see park.pxd). A function that removes a waiter passes this reference on to its caller.
+`Log.lock` guards these lists. A waiter in a list holds a reference to its parked request (park.pxd). A function that
+removes a waiter passes this reference on to its caller.
 """
 
 from kafkacore._fast.wait.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release

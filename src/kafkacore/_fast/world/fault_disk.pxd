@@ -1,4 +1,4 @@
-"""The real disk, with a limit on the bytes that may still be written, and with errors and delays that a test orders.
+"""The real disk, with a limit on the bytes that can still be written, and with errors and delays that a test orders.
 With this disk, tests see how a running node behaves when its disk fills up, breaks or becomes slow.
 
 The files are real, unlike the files of a simulated disk: sendfile can send them, and other programs can read them.
@@ -11,7 +11,7 @@ from kafkacore._fast.world.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
     int32_t errors[FAULTS]  # the errno of each kind of operation; 0: it succeeds. This and the next three are atomic
-    int64_t room_bytes           # bytes that may still be written; no limit if below 0
+    int64_t room_bytes           # bytes that can still be written; no limit if below 0
     int64_t delay_us             # the delay of each operation
     int64_t hits                 # the number of operations that failed because of an order
 

@@ -17,8 +17,8 @@ class FaultDisk:
         again. Raises ValueError."""
 
     def limit(self, room_bytes: int | None) -> None:
-        """Sets how many more bytes may be written. A write beyond the limit writes the part that fits and fails with
-        ENOSPC. None removes the limit."""
+        """Sets the number of bytes that can still be written. A write beyond the limit writes the part that fits and
+        fails with ENOSPC. None removes the limit."""
 
     def slow_down(self, delay_us: int) -> None:
         """Delays every operation that may reach the device. `delay_us` must be at least 0 and less than 1 s. Raises

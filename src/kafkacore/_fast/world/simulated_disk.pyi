@@ -35,8 +35,8 @@ class SimulatedDisk:
 
     def restart(self, seed: int = 0, ordered: bool = True) -> None:
         """Turns the power on again. The seed determines which of the unsynced changes survive. With `ordered`, all
-        unsynced changes of names up to a random one survive, as in a journal. Otherwise any of these changes may
-        survive, as POSIX allows."""
+        unsynced changes of names up to a random one survive, as in a journal. Otherwise any subset of these changes
+        survives, as POSIX allows."""
 
     def kill(self) -> None:
         """Simulates the end of the process that uses the disk. The writes of the process remain, as they do in the page

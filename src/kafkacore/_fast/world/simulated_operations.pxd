@@ -3,8 +3,8 @@ power cuts, a capacity, a speed, and faults that are random or that a test order
 that is random.
 
 A power cut stops everything. The current operation may reach the disk in part, and every later operation fails with EIO
-until the restart. After the restart, handles that were opened before the cut stay invalid. In a simulated world, so do
-the environments that were made before the cut.
+until the restart. After the restart, handles that were opened before the cut stay invalid. In a simulated world, the
+environments that were made before the cut stay invalid too.
 
 An operation takes effect at its end, after the time that it takes has passed. But a sync covers only what was written
 before the sync began. A task of an agenda (agenda.pxd) pauses for this time, so that other tasks can run. Any other
@@ -42,7 +42,7 @@ ctypedef struct SimDisk:
     int32_t handle_count
     int64_t operations    # the number of operations that changed something, since the start
     int64_t cut_at        # the power is cut during the operation with this number; -1 for never
-    int64_t life          # how many times the disk's power was cut or its process ended
+    int64_t life          # the number of times that the disk's power was cut or its process ended
     bint dead
     bint cold             # a file is in the page cache only after its first read
     int64_t capacity_bytes

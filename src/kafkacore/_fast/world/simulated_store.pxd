@@ -1,10 +1,10 @@
 """Files in memory that remember which of their bytes and names would survive a power cut.
 
 A file has two contents: the bytes that its readers see, and the bytes that its last sync made durable. At a power cut,
-the store decides for each unsynced write separately whether it is kept, lost or torn. A later write may survive
+the store decides for each unsynced write separately whether it is kept, lost or torn. A later write can survive
 although an earlier write is lost. Names become durable when their directory is synced. At a power cut, either a prefix
-of the unsynced changes of names survives, as in a journal, or any of these changes may survive, as POSIX allows. The
-seed of the cut determines all of this. The caller must guard a store with a lock.
+of the unsynced changes of names survives, as in a journal, or any subset of them, as POSIX allows. The seed of the cut
+determines all of this. The caller must guard a store with a lock.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -13,7 +13,7 @@ from libc.stddef cimport size_t
 # A write that no sync has covered; or, if `size` is -1, a truncation to `offset`.
 ctypedef struct Pending:
     Pending *next
-    int64_t number        # the file's changes are numbered in order; this is the number of this one
+    int64_t number        # the number of this change; the changes of a file are numbered in order
     int64_t offset
     int64_t size
     uint8_t *data

@@ -41,7 +41,7 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = 1000  # how long this replica sends no requests to a node after an impossible response
+DISTRUST_MS: Final = 1000  # after an impossible response, this replica sends the node no requests for this long
 
 
 class Raft:
@@ -211,7 +211,7 @@ class Raft:
 
     def done(self, number: int, result: Any, now_ms: int) -> None:
         """Reports the result of the work that `take_work` returned with this number. If the work was a change of the
-        log, then handles in order the messages that arrived during the change.
+        log, also handles the messages that arrived during the change, in order.
         """
         self._pass_time(now_ms)
         effects = self.replica.effects

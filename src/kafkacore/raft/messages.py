@@ -172,7 +172,7 @@ def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | No
 
 
 def bounded_bytes(asked: int) -> int:
-    """Returns how many bytes of records a response may hold if the request allows `asked` bytes."""
+    """Returns the limit for the bytes of records in a response, if the request allows `asked` bytes."""
     return min(max(asked, 1), MAX_ANSWER_BYTES)
 
 

@@ -204,8 +204,8 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """Records when a replica was last caught up. If this Fetch has reached the end that the leader's log had at the
-        time of the replica's previous Fetch, the replica was caught up at that time.
+        """Records when a replica was last caught up. At the replica's previous Fetch, the leader's log had a certain
+        end. If this Fetch has reached that end, the replica was caught up at the time of the previous Fetch.
         """
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms

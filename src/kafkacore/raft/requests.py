@@ -1,5 +1,5 @@
 """The requests that wait for a response, at most one for each node, with their deadlines. After a failed request, also
-stores until when this replica sends nothing to that node.
+stores the time until which this replica sends nothing to that node.
 """
 
 from __future__ import annotations

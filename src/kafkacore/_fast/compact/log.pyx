@@ -40,8 +40,8 @@ cdef enum:
 # --- the start of a round ---
 
 cdef SegmentList *copy_list(const SegmentList *list) noexcept nogil:
-    """Returns a copy of the list that holds its own references. Each reference is released when its group has been
-    replaced, which frees disk space early."""
+    """Returns a copy of the list, with its own references. Each reference is released when its group has been replaced,
+    which frees disk space early."""
     cdef SegmentList *copy = <SegmentList *> malloc(sizeof(SegmentList) + list.count * sizeof(Segment *))
     cdef int32_t i
     if copy != NULL:
@@ -213,8 +213,8 @@ cdef bint is_overtaken(Compaction *c) noexcept nogil:
 # --- reading ---
 
 cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noexcept nogil:
-    """Makes the block begin at `position` and hold at least `need` bytes of the file, whose size is `size` bytes. Does
-    not read again the bytes that the block already holds."""
+    """Makes the block begin at `position` and hold at least `need` bytes of the file, whose size is `size` bytes. Reads
+    only the bytes that the block does not hold yet."""
     cdef int64_t keep = c.block_at + c.block_held - c.position
     cdef int64_t want, got
     cdef uint8_t *grown

@@ -89,8 +89,8 @@ cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) n
     mutex_unlock(&p.log.lock)
     if own_epoch == epoch:
         return min(own_end, end_offset, log_end)
-    # If this log does not have that epoch, it must end with its highest lower epoch, and the follower compares that
-    # epoch with the leader's log next. If this log has no lower epoch either, only the leader's end offset limits it.
+    # This log lacks `epoch`, so it must end with its highest epoch below `epoch`. The next Fetch compares that lower
+    # epoch with the leader's log. If there is no lower epoch, only the leader's end offset limits this log.
     return min(own_end if own_end >= 0 else end_offset, log_end)
 
 

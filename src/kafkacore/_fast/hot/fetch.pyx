@@ -72,8 +72,8 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return outcome
     if verdict.action == GATE_ERROR:
         call.forced_error = verdict.error
-    # If clients read from the nearest replica, this replica may have changed even for an unchanged partition. So the
-    # call must look at all partitions of the session.
+    # If clients read from the nearest replica, another replica may now be the nearest, even for an unchanged partition.
+    # So the call must look at all partitions of the session.
     call.looks_at_all = call.forced_error != NONE or selects_replicas(call)
     request.state = call
     request.drop_state = drop_call
@@ -214,7 +214,7 @@ cdef bint look_again(FetchCall *call) noexcept nogil:
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     """Counts the call's memory in the plane's budget, before the call is parked. The memory may have grown since the
     last time. Also releases the call's frame, because the client may have padded the frame. Returns False if parked
-    requests already hold as much memory as they may. In that case the caller must answer now.
+    requests already hold all memory that they are allowed. In that case the caller must answer now.
 
     If the budget has no room, a small call is parked without being counted. Otherwise a few clients with large Fetches
     could force all other consumers to fetch again and again without waiting. The uncounted memory is small, because a

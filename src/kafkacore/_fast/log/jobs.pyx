@@ -14,7 +14,7 @@ from kafkacore._fast.wait.park cimport WAKE_READY
 cdef enum:
     FILES_WAIT_NS = 20000000
 
-cdef int64_t REFUSAL_NS = 100000000  # how long a log rejects appends after a job found no free file descriptor
+cdef int64_t REFUSAL_NS = 100000000  # after a job found no free file descriptor, the log rejects appends for this long
 
 
 cdef bint is_short_of_files(int result) noexcept nogil:

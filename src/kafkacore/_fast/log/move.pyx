@@ -32,7 +32,7 @@ from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_ne
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef enum:
-    BLOCK_BYTES = 1 << 20        # how much is copied at once; a larger batch is still copied as a whole
+    BLOCK_BYTES = 1 << 20        # the number of bytes to copy at once; a larger batch is still copied as a whole
     ANY_EPOCH = 0x7FFFFFFF
 
 

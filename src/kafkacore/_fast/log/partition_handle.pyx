@@ -297,7 +297,7 @@ cdef class PartitionHandle:
     @property
     def recovery_point(self):
         """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the start of an earlier segment
-        if that segment's indexes, or the producer snapshot after that segment, may not be on disk."""
+        if that segment's indexes, or the producer snapshot after that segment, might not be on disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -645,8 +645,8 @@ cdef class PartitionHandle:
         return self.change(DELETE_OLD, 0)
 
     def shut(self):
-        """Closes the log for an orderly stop: syncs everything, writes a producer snapshot of the end, and from then on
-        rejects appends. Raises OSError."""
+        """Closes the log for an orderly stop: syncs everything, writes a producer snapshot at the log's end, and from
+        then on rejects appends. Raises OSError."""
         self.change(SHUT, 0)
 
     def retire(self):
@@ -724,8 +724,8 @@ cdef class PartitionHandle:
 
     def append_now(self, bytearray records, int acks=1):
         """Appends one of this node's own batches, whose offsets it sets in place. Waits only for memory and the page
-        cache. If the log must first be opened or rolled, starts that and returns None; then call `append`, which waits
-        for it."""
+        cache. If the log must first be opened or rolled, starts this work and returns None; then call `append`, which
+        waits for the work."""
         cdef Py_buffer view
         cdef AppendInfo info
         cdef Acknowledgement ack
@@ -967,9 +967,9 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
                 const int32_t[::1] replicas not None, const int32_t[::1] isr not None,
                 const uint8_t[::1] recovery not None):
     """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
-    `min_isrs` have an item for each handle, and `rows` has the index of its row. The other arguments are the columns of
-    a chunk of metadata.partitions, with ids of -1 in each row that has fewer than `width` replicas. Returns a bytearray
-    with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
+    `min_isrs` have an item for each handle. Its item in `rows` is the index of its row. The other arguments are the
+    columns of a chunk of metadata.partitions, with ids of -1 in each row that has fewer than `width` replicas. Returns
+    a bytearray with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
     cdef tuple held = tuple(handles)  # other threads may change the list after this thread has released the GIL
     cdef Py_ssize_t i, count = len(held)
     cdef Py_ssize_t known = leader.shape[0]

@@ -24,7 +24,7 @@ from kafkacore._fast.log.txn_index cimport txn_index_append
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
     HEADERS_BYTES = 16 << 10   # the size of one read if only headers are needed
-    # How many bytes of the log before a snapshot's offset are read again. When the node starts, it reads this much of
+    # The number of bytes before a snapshot's offset that are read again. When the node starts, it reads this much of
     # each log that has producers.
     RECALLED_BYTES = 64 << 10
 

@@ -34,7 +34,7 @@ ctypedef struct Look:
     Segment *segment      # with a reference
     int32_t cuts          # the value of the segment's `cuts`
     int64_t floor         # a position at or before the batch, from the index in memory; -1: use the index file
-    int64_t limit         # how many bytes of the segment are visible, if the bound is after the segment
+    int64_t limit         # the number of visible bytes in the segment, if the bound is after the segment
     int64_t next_base     # the base offset of the following segment; -1 if this segment is the last one
     bint bound_inside     # the bound is inside this segment, so its position must be found
 

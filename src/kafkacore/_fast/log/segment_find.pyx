@@ -37,7 +37,7 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
                 return <int> got
             if cached and got < held and got < HEADER_BYTES:
                 # Either some of the bytes are not in the page cache, or the file is too short. The caller repeats the
-                # read in a way that may wait, and so finds out which.
+                # read in a way that may wait, to find out which of the two it is.
                 return -EAGAIN
             held = got
             parsed = parse_header(block, <size_t> held, &header)

@@ -82,7 +82,7 @@ cdef extern from * nogil:
     int getpid()
 
 cdef enum:
-    PAUSE_MS = 10             # how often the acceptor checks whether a paused listener may continue
+    PAUSE_MS = 10             # the interval at which the acceptor checks whether a paused listener may continue
     ACCEPTS = 64              # an acceptor accepts at most this many connections from one listener in a row
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # at most this many descriptors are reserved
@@ -167,15 +167,15 @@ cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """Returns the number below which the descriptors of connections must be. The kernel always returns the lowest free
+    """Returns a number: the descriptors of connections must be below it. The kernel always returns the lowest free
     descriptor. So if it returns this number or a higher one, all descriptors below this number are in use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
 
 def descriptors_for_connections(int64_t limit) -> int:
-    """Returns how many of `limit` file descriptors (RLIMIT_NOFILE) connections may use, if connections hold at least
-    half of the descriptors."""
+    """Returns the number of file descriptors, out of `limit` (RLIMIT_NOFILE), that connections may use if they hold at
+    least half of the descriptors."""
     return free_for_connections(limit, True)
 
 

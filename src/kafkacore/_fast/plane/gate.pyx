@@ -63,7 +63,7 @@ cdef class GatePolicy:
 
     `otherwise` is the verdict if no rule matches: "serve" or "punt". A rule is a dict with these keys: action ("serve",
     "punt", "error" or "close"), api_key (-1 for any hot API), client_id (None for any client), error (a Kafka error
-    code), mute_ms, delay_ms, times (how often the rule applies; -1 for always).
+    code), mute_ms, delay_ms, times (the number of requests to which the rule applies; -1 for all).
     """
 
     def __cinit__(self, otherwise: str = "serve", rules=()):

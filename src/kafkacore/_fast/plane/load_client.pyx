@@ -36,7 +36,7 @@ cdef enum:
     SCRATCH = 262144
     EVENTS = 256
 
-cdef int64_t GRACE_NS = 5000000000  # how long a run waits for answers after the last request
+cdef int64_t GRACE_NS = 5000000000  # after the last request, a run waits this long for answers
 
 
 cdef inline int bucket_of(int64_t ns) noexcept nogil:
@@ -124,7 +124,7 @@ cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t size) noexcept nogil:
-    """Takes received bytes, and returns how many of them belong to the current answer. Returns 0 if they are not an
+    """Takes received bytes. Returns the number of bytes that belong to the current answer. Returns 0 if they are not an
     answer."""
     cdef int64_t used = 0
     cdef int64_t part

@@ -120,7 +120,8 @@ cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
 
 
 cdef bint take_for(Budget *budget, Reservation *reservation) noexcept nogil:
-    """Takes the bytes of a reservation, or overdraws the budget if it may. The caller must hold the lock."""
+    """Takes the bytes of a reservation. Overdraws the budget for them if the reservation may do so. The caller must
+    hold the lock."""
     if take_bytes(budget, reservation.size):
         return True
     if reservation.rest == 0 or budget.overdrawn:

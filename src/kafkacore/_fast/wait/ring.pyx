@@ -221,8 +221,8 @@ cdef class PyRing:
         return done
 
     def push_all(self, int64_t first, int64_t count) -> int:
-        """Pushes `count` numbers without the GIL. Yields the CPU while the ring is full. Returns how many times the
-        ring was full."""
+        """Pushes `count` numbers without the GIL. Yields the CPU while the ring is full. Returns the number of times
+        that the ring was full."""
         cdef int64_t i = 0
         cdef int64_t full = 0
         with nogil:

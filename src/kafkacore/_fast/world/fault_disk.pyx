@@ -39,7 +39,7 @@ cdef inline int refused(void *self, int kind) noexcept nogil:
 
 
 cdef int64_t take_room(FaultState *state, int64_t size) noexcept nogil:
-    """Reserves space for a write of `size` bytes. Returns how many of these bytes fit."""
+    """Reserves space for a write of `size` bytes. Returns the number of these bytes that fit."""
     cdef int64_t room
     cdef int64_t fits
     while True:

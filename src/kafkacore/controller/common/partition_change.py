@@ -91,7 +91,7 @@ class _Change:
         """Removes the old replicas when all new replicas are in sync (KIP-455).
 
         A later reassignment can remove a replica that an earlier one still adds. Such a replica is in both lists and
-        need not be in sync. In Apache Kafka 4.3 that reassignment never ends.
+        need not be in sync. In Apache Kafka 4.3 such a reassignment never ends.
         """
         if not self.removing and not self.adding:
             return

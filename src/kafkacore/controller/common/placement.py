@@ -1,7 +1,7 @@
 """Places new replicas in stripes over racks and brokers, as Kafka's StripedReplicaPlacer does.
 
-The first replica of each partition is in the rack that follows the rack of the previous partition's first replica. Each
-time when a rack's turn comes, the next broker of the rack gets the replica. When each unfenced broker has had one first
+The first replica of each partition is in the rack that follows the rack of the previous partition's first replica.
+Whenever a rack's turn comes, the next broker of the rack gets the replica. When each unfenced broker has had one first
 replica, the brokers are shuffled again. The other replicas of a partition come from the racks in turn. A fenced broker
 never gets the first replica.
 """

@@ -279,7 +279,7 @@ def _next_state(
 
 
 def may_leave(image: MetadataImage, liveness: Liveness, broker: BrokerRegistration) -> bool:
-    """Returns whether a broker in controlled shutdown may stop. It may if it leads no partition and the remaining
+    """Returns whether a broker in controlled shutdown may stop. It may stop if it leads no partition and the remaining
     brokers have read the records that make them leaders."""
     active = {each.broker_id for each in image.brokers.values() if each.active}
     return liveness.may_leave(broker.broker_id, active) and not _leads(image, broker)
@@ -300,9 +300,9 @@ def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Returns the records that unfence the broker, and that make it the leader of those partitions without a leader
-    that it can lead. A broker in controlled shutdown needs a new registration record, because a change record cannot
-    end the shutdown."""
+    """Returns the records that unfence the broker. The records also make the broker the leader of each leaderless
+    partition that it can lead. A broker in controlled shutdown needs a new registration record, because a change record
+    cannot end the shutdown."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )

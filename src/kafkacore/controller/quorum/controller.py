@@ -47,7 +47,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 HOLDS_PER_SESSION: Final = 4
-MAX_WAITING: Final = 10_000  # how many responses may wait for a commit; beyond it, requests get REQUEST_TIMED_OUT
+MAX_WAITING: Final = 10_000  # at most this many responses wait for a commit; further requests get REQUEST_TIMED_OUT
 
 
 # A Work[Decision] is a decision that is made in slices of a few milliseconds (runtime/slices.py).
@@ -217,7 +217,7 @@ class QuorumController:
         return response
 
     async def _until_may_leave(self, request: Any, until_s: float) -> bool:
-        """Holds a heartbeat until its broker may leave. Returns False if the wait ends before. Raises NOT_CONTROLLER,
+        """Holds a heartbeat until its broker may leave. Returns False if the wait ends earlier. Raises NOT_CONTROLLER,
         and STALE_BROKER_EPOCH if the broker is registered again in the meantime."""
         self._check_sender(request)  # the heartbeat has already waited for a commit
         may_leave = self._may_leave(request.broker_id) or await self._departures.hold(request.broker_id, until_s)

@@ -26,7 +26,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
 
 
-ROWS_OF_A_STEP: Final = 2_000  # how many partitions are decided before the event loop does other work
+ROWS_OF_A_STEP: Final = 2_000  # the number of partitions to decide before the event loop does other work
 
 
 class LeaderElection:
@@ -36,7 +36,7 @@ class LeaderElection:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
         self._records: list[Record] = []
-        self._made = 0  # how many log records were made; a run (many records in columns) counts as all its records
+        self._made = 0  # the number of log records made; a run (many records in columns) counts as all its records
         self._decided: set[int] = set()  # image rows of the partitions that `_in_columns` has decided
         self._elected: set[int] = set()  # the rows in `_decided` whose leader changes
 

@@ -1,4 +1,4 @@
-"""Stores when the last heartbeat of each broker arrived, and up to which offset the broker has read the metadata. Only
+"""Stores the time of each broker's last heartbeat, and the offset up to which the broker has read the metadata. Only
 the active controller has this state. No record contains it, because heartbeats are facts and not decisions.
 
 The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow
@@ -44,7 +44,8 @@ class HearingTime:
 class Contact:
     """The contact with one broker. `heard` is True after a heartbeat that arrived while this controller was active.
     Until then, the controller assumes that the broker is alive. A broker in controlled shutdown can stop when the other
-    brokers have read the metadata up to `shutdown_offset`. `last_ms` is the HearingTime of its last heartbeat."""
+    brokers have read the metadata up to `shutdown_offset`. `last_ms` is the HearingTime of the broker's last
+    heartbeat."""
 
     __slots__ = ("broker_id", "epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 

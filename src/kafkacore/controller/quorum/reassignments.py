@@ -37,7 +37,7 @@ OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-ROWS_OF_A_STEP: Final = 1_000  # how many partitions are handled before the event loop does other work
+ROWS_OF_A_STEP: Final = 1_000  # the number of partitions to handle before the event loop does other work
 
 
 class _Ask(NamedTuple):

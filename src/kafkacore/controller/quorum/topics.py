@@ -289,7 +289,8 @@ class Placement:
         return placed
 
     def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
-        """Returns the records of new partitions of a topic, whose columns are still empty. `finish` fills them."""
+        """Returns the records of new partitions of a topic. The columns of the records are empty until `finish` fills
+        them."""
         columns = self._columns
         begin, partition = len(columns), first
         for placement, count in _spans(placed):

@@ -17,7 +17,7 @@ class Turns:
     def __init__(self) -> None:
         self.taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = 0  # how many waiters were woken but have not run yet
+        self._called = 0  # the number of waiters that were woken but have not run yet
 
     async def __aenter__(self) -> None:
         if self._called and not self.taken:

@@ -1,5 +1,5 @@
-"""How long events waited for the controller, how long they ran, and how long brokers took to answer. The metrics have
-the names of Apache Kafka 3.9 (ControllerEventManager, ControllerStats)."""
+"""Measures how long events wait for the controller, how long they run, and how long brokers take to answer. The metrics
+have the names of Apache Kafka 3.9 (ControllerEventManager, ControllerStats)."""
 
 from __future__ import annotations
 

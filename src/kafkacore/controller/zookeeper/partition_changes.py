@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkacore.controller.zookeeper.controller import ZooKeeperController
 
 LOG: Final = logging.getLogger("kafkacore.state.change")
-# How many times the controller retries an update that failed because the leader changed the ISR at the same time.
+# The controller retries an update this often if the update fails because the leader changed the ISR at the same time.
 MAX_CONFLICTS: Final = 16
 
 

@@ -38,7 +38,7 @@ class Sender:
         respond: Respond,
         answered_ms: Distribution,
     ) -> None:
-        """`answered_ms` collects how long after the change that caused it each request was answered."""
+        """`answered_ms` collects the time from the change that caused a request until the broker's answer."""
         self.broker = broker
         self.listener = listener
         self.queue_ms = Distribution()
@@ -156,7 +156,7 @@ class Senders:
 
     def _listener_of(self, broker: LiveBroker) -> str:
         """Returns `control.plane.listener.name` (KIP-291) if the broker advertises that listener, else the inter-broker
-        listener. A broker may not advertise it yet during the rolling restart that enables it."""
+        listener. During the rolling restart that enables the listener, some brokers do not advertise it yet."""
         wanted = self._settings.control_plane_listener
         if wanted is not None and any(each.listener == wanted for each in broker.registration.endpoints):
             return wanted

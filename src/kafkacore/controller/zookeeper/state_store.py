@@ -21,7 +21,7 @@ from kafkacore.zookeeper.operations import Code, Create, GetData, Operation, Res
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
-_AT_ONCE: Final = 100  # how many states are encoded before the loop does other work
+_AT_ONCE: Final = 100  # the number of states to encode before the loop does other work
 Changes = Mapping[int, LeaderAndIsr]  # keyed by the partition's row in the context
 
 

@@ -22,7 +22,7 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # how many writes may wait to be appended; at the limit the shard accepts no requests
+MAX_WAITING: Final = 10_000  # at most this many writes wait to be appended; at this limit the shard accepts no requests
 _ALL_ACKS: Final = -1
 _TOO_LARGE: Final = -2  # used instead of a write's offset
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark, after which the journal waits again
@@ -47,7 +47,7 @@ class WritableLog(Protocol):
 
 class JournalSettings(NamedTuple):
     linger_ms: int
-    timeout_ms: int  # how long a commit may take before the decision's waiter gets an error
+    timeout_ms: int  # after this time without a commit, the decision's waiter gets an error
     codec: int = 0
 
 

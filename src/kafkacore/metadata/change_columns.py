@@ -64,8 +64,8 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """Takes the rows `told`, selects among them with `wanted`, and returns their lists. None stands for a list that
-        does not change."""
+        """Takes the rows `told`, selects among them with `wanted`, and returns the lists of the selected rows. None
+        stands for a list that does not change."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
@@ -290,7 +290,7 @@ def _ints(values: array[int]) -> Ints:
 
 
 def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
-    """Returns how many ids a row of the columns gets room for: as many as the first record has, and a few more."""
+    """Returns the number of ids for which each row of the columns has room: a few more than the first record has."""
     first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
     return 2 + max(2, *[len(getattr(first, field) or ()) for field in (*LISTS.values(), "directories")])
 

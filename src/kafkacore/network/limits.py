@@ -39,9 +39,9 @@ class PlaneLimits(NamedTuple):
     # The minimum speed at which a request must arrive while other requests wait for memory.
     slow_request_bytes_per_second: int = 1024
     slow_frame_ms: int = 30000  # the interval of the checks of this speed
-    half_closed_ms: int = 10000  # how long responses are still sent to a peer that has closed its sending side
+    half_closed_ms: int = 10000  # for this long, a peer that has closed its sending side still gets responses
     answers_depth: int = 64  # the number of responses for which one connection may wait
-    answers_bytes: int = 8 << 20  # how many bytes of complete responses may wait for the socket of one connection
+    answers_bytes: int = 8 << 20  # the limit for the bytes of complete responses that wait for one connection's socket
     # The number of frames that a processor reads from one connection before it reads from the next one.
     turn_frames: int = 16
     turn_bytes: int = 1 << 20

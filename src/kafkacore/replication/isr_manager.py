@@ -23,7 +23,7 @@ from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-MAX_PER_REQUEST: Final = 10_000  # the number of partitions in a request
+MAX_PER_REQUEST: Final = 10_000  # a request has at most this many partitions
 
 # The controller did not apply the change, although the partition epoch was right. So this broker can make another
 # proposal.

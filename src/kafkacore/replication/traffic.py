@@ -1,9 +1,9 @@
 """The records, requests and bytes of each topic of this broker, and of all topics together.
 
 Each partition has its own counts (`_fast/log/traffic.pxd`), which are summed on demand. When a partition leaves this
-broker, the sum of all topics keeps its counts for ever. The sum of its topic keeps them while the broker has another
-partition of that topic. So a broker's counts never decrease, and their memory depends only on the topics that the
-broker hosts.
+broker, the sum of all topics keeps the partition's counts for ever. The sum of the partition's topic keeps them while
+the broker has another partition of that topic. So a broker's counts never decrease, and their memory depends only on
+the topics that the broker hosts.
 """
 
 from __future__ import annotations

@@ -309,12 +309,12 @@ class BrokerServer:
         # This subscription comes first, so that no handler answers from an older image.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
-        # The registration tells the versions, so they are known before the first client connects.
+        # The registration reveals the versions, so they are known before the first client connects.
         self._channel.watch_versions(self._take_versions)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
         check_served(self.config, self._publisher.image)
-        # The configurations of the logs' topics are known now. So is which directories are not logs of this broker.
+        # The broker now knows the configurations of the logs' topics, and which directories are not its logs.
         self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)

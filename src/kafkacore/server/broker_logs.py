@@ -42,8 +42,8 @@ class BrokerLogs:
         self._manager.recovery_threads = threads
 
     def load(self, image: MetadataImage, node_id: int) -> None:
-        """Opens the logs in the directories, and renames those that are not replicas of this broker to `-stray`.
-        Blocks. Raises LogDirectoryError."""
+        """Opens the logs of this broker's replicas, and renames all other logs in the directories to `-stray`. Blocks.
+        Raises LogDirectoryError."""
 
         def place_of(name: str, index: int) -> str | None:
             topic = image.topic(name)
@@ -67,7 +67,8 @@ class BrokerLogs:
 
     def is_offline(self, topic: str, index: int, *, is_new: bool) -> bool:
         """Returns whether the log of a replica is in a failed directory. If the replica is not new and has no open log,
-        its log may be in any failed directory. A broker in ZooKeeper mode does not know in which directory it was."""
+        its log may be in any failed directory. A broker in ZooKeeper mode does not know in which directory the log
+        was."""
         log = self.find(topic, index)
         if log is None:
             return not is_new and not self.all_serve
@@ -110,8 +111,8 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """Returns the replicas that were opened since the last call in a directory that differs from the metadata, and
-        these directories."""
+        """Returns the replicas that were opened since the last call in another directory than the metadata says, each
+        with its directory."""
         placed, self._placed = self._placed, {}
         return placed
 
@@ -192,9 +193,9 @@ class BrokerLogs:
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """Renames logs that were found at start and are not replicas of this broker to `-stray` (KAFKA-14616). A future
-        log is checked separately from the log in use: it may remain from an earlier topic of the same name, or a crash
-        may have left it without a topic id."""
+        """Renames to `-stray` the logs that were found at start and are not replicas of this broker (KAFKA-14616). A
+        future log is checked separately from the log in use: it may remain from an earlier topic of the same name, or a
+        crash may have left it without a topic id."""
 
         def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)

@@ -44,7 +44,7 @@ Response = Message | bytes | None
 
 class Cacheable(NamedTuple):
     """A response that is also valid for any later request with the same bytes on the same listener. It is valid until
-    one of the objects changes on which it `depends`. If `depends` is None, it is valid until anything changes."""
+    one of the objects in `depends` changes. If `depends` is None, it is valid until anything changes."""
 
     response: Message | bytes
     depends: AbstractSet[object] | None

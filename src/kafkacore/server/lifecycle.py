@@ -1,7 +1,7 @@
 """The life cycle of a broker in its cluster: registration, heartbeats, fencing, controlled shutdown (KIP-631).
 
-This state machine has no clock or socket. The registrar gets from it the next message and the time to send the message,
-and passes the responses to it. The states are the same as in Kafka's BrokerState.
+This state machine has no clock or socket. The registrar gets the next message and the time to send it from the state
+machine, and passes the responses back. The states are the same as in Kafka's BrokerState.
 """
 
 from __future__ import annotations

@@ -440,8 +440,8 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int | None:
-        """Returns how long a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait for
-        the controller, which may be the cause of the fault. A broker that was not ready leads nothing."""
+        """Returns the time that a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait
+        for the controller, which may be the cause of the fault. A broker that was not ready leads nothing."""
         if self._crashed:
             return None
         return 0 if self.fault is not None or self._abandoned else CONTROLLED_SHUTDOWN_MS

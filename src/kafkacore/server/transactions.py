@@ -28,7 +28,7 @@ from kafkacore.storage.names import TRANSACTIONS_TOPIC
 LOG: Final = logging.getLogger("kafkacore.server")
 # Limit of verified pairs of producer and partition. Above it, all of them are dropped and must be verified again.
 MOST_VERIFIED: Final = 100_000
-# The first number of verified pairs at which those are dropped whose leadership has ended.
+# When this many pairs are verified, the pairs whose leadership has ended are dropped for the first time.
 _SWEPT_AT: Final = 1000
 ABORTABLE_SINCE: Final = 11  # since this version of Produce, clients know TRANSACTION_ABORTABLE
 ADDS_SINCE: Final = 12  # since this version of Produce, the leader adds the partition for its producer

@@ -16,7 +16,7 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
-OFFSETS_PER_TICK: Final = 1_000  # how many offsets are checked before other work can run
+OFFSETS_PER_TICK: Final = 1_000  # the number of offsets to check before other work can run
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
 MAX_OPEN_APPENDS: Final = 100  # the expiry pauses while more appends than this are open
 _LATER_MS: Final = 1_000

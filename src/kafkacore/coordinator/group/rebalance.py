@@ -2,7 +2,7 @@
 deadline.
 
 The rules are the same as in the classic part of Apache Kafka's GroupMetadataManager. This module answers only parked
-requests (those that wait for other members). Its callers answer the request that is being handled.
+requests, which wait for other members. Its callers answer the request that is being handled.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Create, CreateMode, GetData, Multi, Operation, Result, SetData
 
 LOG: Final = logging.getLogger("kafkacore.server")
-ATTEMPTS: Final = 10  # how many times a change of a znode is tried while other nodes change that znode
+ATTEMPTS: Final = 10  # the number of attempts to change a znode while other nodes change that znode
 _OF_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 _ENTITY_TYPES: Final = {TOPIC: "topics", BROKER: "brokers"}
 

@@ -47,7 +47,8 @@ from kafkacore.zookeeper.operations import GetChildren, Sync
 LOG: Final = logging.getLogger("kafkacore.server")
 # In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
 OF_THE_CONTROLLER: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
-# How long Metadata requests wait for the first UpdateMetadata with topics. A topic may exist that has no leader yet.
+# Metadata requests wait at most this long for the first UpdateMetadata with topics. An UpdateMetadata leaves out topics
+# that have no leader yet.
 TOPICS_LIMIT_S: Final = 10.0
 NO_FEATURES: Final[Mapping[str, tuple[int, int]]] = {}
 

@@ -308,8 +308,8 @@ class ControlRequests:
         return UpdateMetadataResponse()
 
     def _moved_away(self, states: Iterable[PartitionState]) -> Iterator[PartitionState]:
-        """Yields, without a leader, the roles that this broker has according to its image but no longer according to an
-        UpdateMetadata.
+        """Yields the roles that this broker has in its image, but no longer has according to an UpdateMetadata. The
+        yielded states have no leader.
 
         A controller sends a StopReplica once, and only to a registered broker. So a broker without a session misses it.
         A broker of Apache Kafka then continues to lead or follow the partition until it restarts. This broker gives up

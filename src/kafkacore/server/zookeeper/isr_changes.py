@@ -1,5 +1,5 @@
-"""Publishes the ISR changes of leaders. inter.broker.protocol.version decides how: the leader sends AlterPartition to
-the controller, or below 2.7-IV2 writes the state znode itself."""
+"""Publishes the ISR changes of leaders. A leader sends AlterPartition to the controller. Below
+inter.broker.protocol.version 2.7-IV2, it writes the state znode itself."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def controller_metrics(gauges: Counts, state: str, *, is_active: bool) -> Iterat
 
 
 def event_metrics(waiting: int, measures: Measures) -> Iterator[Sample]:
-    """Yields the length of the controller's event queue, how long its events took, and what they counted. A node that
-    is not the active controller has events too."""
+    """Yields the length of the controller's event queue, and the durations and counts of its events. A node that is not
+    the active controller has events too."""
     yield sample("ControllerEventManager", "EventQueueSize", waiting)
     yield sample("ControllerEventManager", "EventQueueTimeMs", _buckets(measures.queue_ms))
     for name, running_ms in measures.running_ms.items():
@@ -46,8 +46,8 @@ def event_metrics(waiting: int, measures: Measures) -> Iterator[Sample]:
 
 
 def channel_metrics(senders: Senders, measures: Measures) -> Iterator[Sample]:
-    """Yields the requests that wait for brokers, and how long requests took. Only the active controller has a queue for
-    each broker."""
+    """Yields the number of requests that wait for brokers, and the durations of requests. Only the active controller
+    has a queue for each broker."""
     every = senders.all()
     yield sample(_CHANNELS, "TotalQueueSize", sum(each.queued for each in every))
     for each in every:

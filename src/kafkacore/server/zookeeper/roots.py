@@ -2,7 +2,7 @@
 
 A broker in KRaft mode has one image. In ZooKeeper mode the controller sends two kinds of requests, and two brokers may
 receive them in different orders. LeaderAndIsr and StopReplica set this broker's roles. UpdateMetadata describes the
-whole cluster for clients and gives no roles; it only ends those of partitions that have moved to other brokers. So
+whole cluster for clients and gives no roles; it only ends the roles in partitions that have moved to other brokers. So
 there is one image for each kind: `roles` has the partitions that this broker hosts, and `view` has all partitions. Both
 have the live brokers and the configurations.
 """

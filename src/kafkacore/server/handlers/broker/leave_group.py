@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 500  # how many members the shard removes in one iteration of the loop
+BATCH: Final = 500  # the shard removes at most this many members in one iteration of the loop
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: LeaveGroupRequest) -> Message | Awaitable[Message]:

@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 1_000  # how many partitions the group's shard handles in one iteration of the loop
+BATCH: Final = 1_000  # the group's shard handles at most this many partitions in one iteration of the loop
 
 AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic

@@ -366,7 +366,7 @@ class Edit:
             rows = vectors.located(run, self._row_of)
         rows, order = vectors.ascending(rows)
         if order is not None and (rows[1:] == rows[:-1]).any():
-            # A batch that another controller wrote may change a partition twice, so its records are replayed one by
+            # A batch that another controller wrote can change a partition twice, so its records are replayed one by
             # one, in order.
             for at in range(run.first, run.first + run.count):
                 self.change_partitions(columns.record(at), -1)

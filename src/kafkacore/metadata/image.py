@@ -52,8 +52,8 @@ class Topic(NamedTuple):
 
 
 class FreeRow(NamedTuple):
-    """Unused rows as a linked list, in which the row that was freed last comes first. The list is immutable, so images
-    can share it.
+    """A linked list of unused rows. The row that was freed last comes first. The list is immutable, so images can share
+    it.
     """
 
     row: int

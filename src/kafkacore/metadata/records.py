@@ -170,9 +170,9 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
 
 
 def decode_batch(batch: Batch) -> list[Record]:
-    """Returns the records of a batch. Partition records are returned as runs, each of which represents several records.
-    Raises CorruptBatchError and InvalidRecordError. Also raises MetadataError, whose message contains the record and
-    the batch's offset.
+    """Returns the records of a batch. Returns partition records as runs. A run represents several records. Raises
+    CorruptBatchError and InvalidRecordError. Also raises MetadataError, whose message contains the record and the
+    batch's offset.
     """
     try:
         return _records_of(batch)

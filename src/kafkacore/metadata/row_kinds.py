@@ -2,11 +2,11 @@
 are made in columns.
 
 The pattern of a partition is everything on which a decision depends, expressed in places of the replica list instead of
-broker ids: which places are in the ISR and in which order, which can lead, which have left, and which leads. If three
-of nine brokers are lost, 100,000 evenly distributed partitions have about fifty patterns. `decide` makes the record for
-one partition of each pattern. This module replaces the broker ids in that record by places in the replica list. For
-each other partition with the pattern, it replaces the places by that partition's broker ids. Partitions that must be
-decided one by one, for example because they have too many replicas, are called odd.
+broker ids: the places in the ISR, in order, the places that can lead, the places that have left, and the leader's
+place. If three of nine brokers are lost, 100,000 evenly distributed partitions have about fifty patterns. `decide`
+makes the record for one partition of each pattern. This module replaces the broker ids in that record by places in the
+replica list. For each other partition with the pattern, it replaces the places by that partition's broker ids.
+Partitions that must be decided one by one, for example because they have too many replicas, are called odd.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
 def snapshot_parts(
     snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
 ) -> Iterator[bytes]:
-    """Yields the bytes of a snapshot in parts, each of which consists of whole batches. `values` are the framed
-    records. The offsets in the snapshot begin at 0.
+    """Yields the bytes of a snapshot in parts that consist of whole batches. `values` are the framed records. The
+    offsets in the snapshot begin at 0.
     """
     head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if voters.kraft_version > 0:

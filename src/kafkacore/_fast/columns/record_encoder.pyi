@@ -13,7 +13,7 @@ class RecordEncoder:
         now_ms: the timestamp of rows that have none.
         codec, level: as for RecordBatchBuilder.
         batch_bytes: the size, before compression, at which a batch ends. A larger record gets a batch of its own.
-        most_bytes: a record may need at most this many bytes.
+        most_bytes: a record that needs more bytes than this is refused.
 
     Raises:
         TypeError: a column has the wrong type.

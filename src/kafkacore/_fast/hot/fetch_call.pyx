@@ -205,7 +205,7 @@ cdef void forget(FetchCall *call) noexcept nogil:
 
 
 cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
-    """Makes room for `more` parts. No part may be read or waiting at this time."""
+    """Makes room for `more` parts. Call this while no part is being read and no part waits."""
     cdef Part *parts
     cdef int32_t capacity
     if call.count + more <= call.capacity:

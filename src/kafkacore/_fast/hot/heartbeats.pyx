@@ -271,7 +271,7 @@ cdef class PublishedGroups:
     ) -> PublishedGroup:
         """Publishes a group. Processors answer the Heartbeat and SyncGroup requests of its members until the
         PublishedGroup is withdrawn or freed. Each of `members` is (member id, instance id or None, assignment). The
-        member ids must be distinct. No other group with this group id may be published."""
+        member ids must be distinct. The caller must not publish two groups with the same group id at once."""
         cdef PublishedGroup made = PublishedGroup.__new__(PublishedGroup)
         cdef list texts = [group_id.encode(), encoded(protocol_type), encoded(protocol_name)]
         cdef list assignments = []

@@ -20,7 +20,7 @@ ctypedef struct CommittedPartition:
     int64_t committed_offset
     Slice committed_metadata            # may be null
     int16_t error_code                  # the error code that was last written to a response
-    int16_t refused  # the error because of which this partition is not committed; 0 if it is committed
+    int16_t refused  # the reason why this partition is not committed; 0 if it is committed
 
 ctypedef struct CommittedTopic:
     Slice name                          # valid up to version 9, or after the topic was found

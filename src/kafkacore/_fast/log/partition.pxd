@@ -58,8 +58,8 @@ ctypedef struct Follower:
     bint must_leave           # is in the ISR, and lagged at the last periodic check
     bint must_fetch           # has left the ISR because it lagged, and has not fetched since
     int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
-    int64_t end_offset        # the end of its log; -1 if it has not fetched yet
-    int64_t log_start_offset  # the start of its log; -1 if it has not fetched yet
+    int64_t end_offset        # the end of the follower's log; -1 before its first fetch
+    int64_t log_start_offset  # the start of the follower's log; -1 before its first fetch
     int64_t caught_up_ms      # monotonic; the last time at which it had all records of this log
     int64_t fetched_ms        # the time of its last fetch
     int64_t leader_end_offset  # the end of the leader's log at that fetch
@@ -161,7 +161,7 @@ ctypedef struct FetchView:
     int64_t last_stable_offset
     int64_t log_start_offset
     int64_t end_offset
-    int32_t leader_id     # the leader; a response names it if it is another node (KIP-951)
+    int32_t leader_id     # a response names the leader if another node leads (KIP-951)
     int32_t leader_epoch
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch

@@ -228,9 +228,8 @@ cdef int of_interest(int kind) noexcept nogil:
 
 cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil:
     """Records the follower's Fetches since the last change. While nothing changed, these Fetches did not visit this
-    partition. If the follower had all records before those Fetches, it also had all records at the time of the last of
-    those Fetches. This is the first change since then, so the follower's state must be updated before anything else
-    reads it."""
+    partition. If the follower had all records before those Fetches, it still had all records at the last of them. This
+    is the first change since then, so the follower's state must be updated before anything else reads it."""
     cdef Follower *follower = replicas_find(p, load32(&changes.follower_id))
     cdef int64_t asked_ms = load64(&changes.asked_ms)
     if follower == NULL or follower.broker_epoch != load64(&changes.follower_epoch):

@@ -359,7 +359,7 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
 
 
 cdef int put_to_rest(Segment *segment) noexcept nogil:
-    """Leaves the segment in the state in which an orderly stop leaves it."""
+    """Leaves the segment as an orderly stop would leave it."""
     cdef int result = segment_end_times(segment)
     if result == 0:
         result = segment_seal(segment)

@@ -132,8 +132,8 @@ cdef void log_checkpointed(Log *log) noexcept nogil:
 # --- truncation ---
 
 cdef int begin_cut(Log *log, Waiter *blocked) noexcept nogil:
-    """Begins a change in which no other thread drops segments, because a truncation counts them and reads their files,
-    and may create a file with the name of a dropped one. Call this with the lock held."""
+    """Begins a change during which no other thread drops segments. A truncation counts segments and reads their files,
+    and can create a file with the name of a dropped segment. Call this with the lock held."""
     cdef int result
     if log.dropping:
         log_block(log, blocked)

@@ -25,7 +25,7 @@ ctypedef struct Extent:
 
 ctypedef struct Answer:
     uint8_t *memory       # the block from malloc into which memory extents point
-    Extent *extents       # from malloc; NULL while `inline_extents` suffices, so that an `Answer` may be copied
+    Extent *extents       # from malloc; NULL while `inline_extents` suffices, so that an `Answer` can be copied
     int32_t count
     int32_t capacity
     int32_t next          # the extent that is being sent

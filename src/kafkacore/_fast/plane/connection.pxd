@@ -110,11 +110,11 @@ ctypedef struct Connection:
     int32_t frame_size        # the size in the prefix
     int64_t slow_mark         # the number of received bytes of `frame` at the last check of its speed
     uint8_t prefix[4]
-    int8_t skew               # where in a cache line the next frame's data begins (see `Request.skew`)
+    int8_t skew               # the place in a cache line where the next frame's data begins (see `Request.skew`)
     Frame *frame              # the frame that is being received
     Frame *rest               # bytes that have been read but not cut into frames
     int64_t rest_at
-    Request *waiting          # the request that has been cut out but not started
+    Request *waiting          # the request that was cut from the received bytes but not started
     Verdict verdict
     Request *first            # the queue: started requests whose answers have not been sent completely
     Request *last

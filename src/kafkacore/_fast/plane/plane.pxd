@@ -32,7 +32,7 @@ cdef enum:
     STAGE_BUCKETS = 40
     NOTICES = 256         # at most this many log lines wait for Python; further lines are only counted
     MAX_LISTENERS = 64    # a plane has at most this many listeners
-    TURN_NS = 1000000     # how long a processor serves one connection, or one request, before it serves others
+    TURN_NS = 1000000     # after this time with one connection or request, a processor serves the others
 
 ctypedef struct Plane
 
@@ -55,11 +55,11 @@ ctypedef struct Request:
     int16_t api_key
     int16_t api_version
     int32_t correlation_id
-    const uint8_t *client_id        # inside the frame; NULL if it is null or the frame was released
+    const uint8_t *client_id        # inside the frame; NULL for a null id or a released frame
     int32_t client_id_size
     int32_t header_size             # the body starts here
     int64_t inflated_bytes  # inflated bytes of the records, which count against the connection's share of a turn
-    int8_t skew                     # where in a cache line the data of the next similar request should begin
+    int8_t skew                     # the place in a cache line where the next similar request's data should begin
     Answer answer
     bint close_after                # the connection closes after this answer
     bint no_answer                  # acks=0
@@ -75,8 +75,8 @@ ctypedef struct Request:
 
 cdef enum:
     REQUEST_WAITING = 0   # cut out of the bytes, but not started
-    REQUEST_BLOCKED = 1   # hot; it has had no effect or only a part of its effect
-    REQUEST_PARKED = 2    # hot; it has had its effect
+    REQUEST_BLOCKED = 1   # hot; the request has had no effect or only a part of it
+    REQUEST_PARKED = 2    # hot; the request has had its effect
     REQUEST_OUT = 3       # on the ring or with a handler
     REQUEST_DONE = 4      # its answer is complete
 
@@ -86,8 +86,8 @@ cdef enum:
 
 cdef enum:
     SERVED = 0            # the answer is complete
-    SERVED_PARKED = 1     # the request has had its effect, and will be answered later; the next Produce may be served
-    SERVED_BLOCKED = 2    # it has had no effect, or only a part of its effect; later requests of its connection wait
+    SERVED_PARKED = 1     # the request has had its effect, and is answered later; the next Produce can be served now
+    SERVED_BLOCKED = 2    # the request has had no effect, or only a part of it; later requests of its connection wait
     SERVED_PUNT = 3       # nothing was done; the request goes onto the ring
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 
@@ -154,15 +154,15 @@ ctypedef struct Plane:
     int64_t slow_frame_ms
     int64_t slow_frame_bytes
     int64_t half_closed_ms          # for this long, a peer that has half-closed its connection still gets answers
-    int32_t max_connections         # atomic: may change
-    int32_t max_connections_per_ip  # atomic: may change
+    int32_t max_connections         # atomic, because it can change
+    int32_t max_connections_per_ip  # atomic, because it can change
     int32_t answers_depth           # the limit for a connection's unanswered requests
     int64_t answers_bytes           # the limit for the bytes of a connection's complete, unsent answers
     int32_t turn_frames             # a connection's share of one turn: frames (TURN_NS limits the time)
     int64_t turn_bytes              # a connection's share of one turn: received bytes and inflated bytes of records
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1 for the system's default
     int32_t receive_buffer_bytes
-    int32_t sample_every            # atomic, may change: one of this many requests is sampled; 0 for none
+    int32_t sample_every            # atomic, can change: one of this many requests is sampled; 0 for none
     int32_t draining                # atomic: 0 or DRAIN_*
     int32_t connection_count        # atomic
     int32_t requests_out            # atomic: requests on the ring or with a handler

@@ -273,7 +273,7 @@ cdef class NativePlane:
     # Configuration
 
     def set_connection_limits(self, int32_t most, int32_t most_per_ip) -> None:
-        """Sets max.connections and max.connections.per.ip. Both may change while the plane serves requests
+        """Sets max.connections and max.connections.per.ip. Both can change while the plane serves requests
         (KIP-612)."""
         self.check()
         store32(&self.plane.max_connections, most)

@@ -12,7 +12,7 @@ from kafkacore._fast.plane.plane cimport Plane
 cdef int reactor_init(
     Reactor *reactor, const Clock *clock, int epoll, void (*sweep)(Mail *mail) noexcept nogil
 ) noexcept nogil
-cdef void reactor_close(Reactor *reactor) noexcept nogil  # no connection may be left
+cdef void reactor_close(Reactor *reactor) noexcept nogil  # call this when no connection is left
 # Returns the reactor's `Link` to a plane (a group of listeners, see plane.pxd), or NULL if no memory is left. The first
 # call for a plane creates the `Link`. The reactor calls `room` when the plane's ring (the queue of requests for Python)
 # has room again.

@@ -2,7 +2,7 @@
 
 A scan reads large blocks of the file, and passes each batch to the caller as a whole, so that the caller can check and
 decode it. A scan waits for the disk. Only one thread at a time may use it. Like Kafka's FileLogInputStream, a scan ends
-at a batch for which the file is too short. If some bytes cannot be a batch, the scan reports damage.
+at a batch that is not completely in the file. If some bytes cannot be a batch, the scan reports damage.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -56,7 +56,7 @@ ctypedef struct Dirty:
     int64_t ended_ns
     int64_t took_ns
     Condition *arrival    # set while a committer waits for more requests; the pool's lock guards this field
-    void *crew  # the committers whose queue last got the file; after a move of the log, not those of its new directory
+    void *crew  # the committers whose queue last got the file; the log may be in another directory now
     # Runs on a committer thread. Syncs the file, then publishes the synced offset. Returns 0 or -errno. An error takes
     # the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil

@@ -246,7 +246,7 @@ class Placement:
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
         self._columns = PartitionRecords()
         self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
-        self._placed: list[Any] = []  # [placement, length] of each run, from which `finish` fills the columns
+        self._placed: list[Any] = []  # [placement, length] of each run; `finish` fills the columns with them
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:

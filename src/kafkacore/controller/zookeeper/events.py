@@ -25,7 +25,7 @@ class Priority(IntEnum):
     MEMBERSHIP = 1  # brokers that fail, leave or join: partitions may be without a leader
     LEADERSHIP = 2  # ISRs, and the responses of brokers
     TOPICS = 3  # topics, reassignments, and elections that an operator requested
-    UPKEEP = 4  # work that a timer starts and for which no sender waits
+    UPKEEP = 4  # work that a timer starts; no sender waits for it
 
 
 class Event:

@@ -50,7 +50,7 @@ class StateStore:
         return found
 
     async def create(self, context: ControllerContext, states: Changes) -> dict[int, LeaderAndIsr]:
-        """Creates the state znodes and their parents, and returns those that were created."""
+        """Creates the state znodes and their parents. Returns the states that were created."""
         if not states:
             return {}
         paths_of_topics, paths_of_states = _paths(context, states)

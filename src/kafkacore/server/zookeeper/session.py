@@ -97,7 +97,7 @@ class BrokerSession:
                 raise ZooKeeperError(result.code, create.path)
 
     async def sure(self, operations: Sequence[Operation]) -> list[Result]:
-        """Submits operations that can safely be repeated. Repeats those whose outcome is unknown."""
+        """Submits operations that can safely be repeated. Repeats each operation whose outcome is unknown."""
         return await self.client.read(operations)
 
     async def cluster_id(self, propose: Callable[[], str]) -> str:

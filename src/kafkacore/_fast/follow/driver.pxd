@@ -32,7 +32,7 @@ ctypedef struct Driver:
     Outbound out            # must be the first field
     int32_t refs            # atomic; held by the handle, the processor, and each order that has not been executed
     Fetcher *fetcher        # holds a reference
-    # Fires at the end of the next pause (of a partition or of the driver), or when the wait for an answer times out.
+    # Fires when the next pause of a partition or of the driver ends, or when the wait for an answer times out.
     Timer timer
     char client_id[MOST_CLIENT_ID]
     int16_t client_id_size

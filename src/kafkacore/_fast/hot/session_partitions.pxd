@@ -34,8 +34,8 @@ ctypedef struct SessionPartition:
     int32_t last_fetched_epoch
     int64_t fetch_offset
     int64_t fetcher_log_start            # the log start offset of the follower that fetches
-    int64_t log_start_offset             # the value that the last answer had
-    int64_t high_watermark               # also from the last answer; -1: the next answer must contain the partition
+    int64_t log_start_offset             # the log start offset in the last answer
+    int64_t high_watermark               # as in the last answer; -1: the next answer must contain the partition
     SessionPartition *chain              # next in its hash bucket
 
 # The sender of a Fetch, its isolation level and its version. If any of these fields differs from the previous Fetch of

@@ -11,7 +11,7 @@ cdef enum:
     # Size, API key, version, correlation id; each channel has its own copy for the request that it sends.
     HEAD_BYTES = 12
     ANSWER_HEAD_BYTES = 512   # the first bytes of an answer, which the client keeps to read the error code
-    SUB_BUCKETS = 64          # buckets for each power of two of ns; they are 1.6 % apart
+    SUB_BUCKETS = 64          # the number of buckets for each power of two of ns; they are 1.6 % apart
     BUCKETS = 2560            # up to 2^40 ns
 
 ctypedef struct Outbound:     # a prebuilt request
@@ -22,7 +22,7 @@ ctypedef struct Channel:
     int handle
     int32_t in_flight
     int64_t next              # index of the next request, modulo the number of requests
-    int64_t sent              # bytes sent of the current request; -1 if there is none
+    int64_t sent              # the sent bytes of the current request; -1 if there is no current request
     int64_t sent_count
     int64_t answered_count
     uint8_t head[12]          # HEAD_BYTES
@@ -40,7 +40,7 @@ ctypedef struct Run:
     int epoll
     const Outbound *requests
     int64_t request_count
-    int64_t most_requests     # limit for all channels together; -1 to run until the deadline
+    int64_t most_requests     # the limit for the requests of all channels together; -1 to run until the deadline
     int64_t deadline_ns
     int32_t error_at          # offset of an int16 error code in an answer, after the size; -1 for none
     bint discard              # lets the kernel discard the rest of an answer

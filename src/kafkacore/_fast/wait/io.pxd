@@ -2,7 +2,8 @@
 
 Processors (the threads that serve connections) and event loops submit jobs. A pool thread runs a job, and a mail (a
 message to another thread, see mail.pxd) reports that the job has ended. Each `Job` is part of a larger object, and
-other code bounds the number of these objects. So `io_submit` fails only if the directory is closed.
+other code bounds the number of these objects. So the queue needs no limit, and `io_submit` fails only if the directory
+is closed.
 
 A committer takes dirty files (files with unsynced bytes) from a queue. A commit syncs a file once and then publishes
 the synced offset, so all requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose

@@ -63,7 +63,7 @@ ctypedef struct Store:
     int64_t bytes         # total size of all files, as readers see them
 
 # Functions that allocate memory return -ENOMEM if no memory is left. `store_unlink` and `store_rename` return -ENOENT
-# if the name does not exist. Otherwise a function returns 0, or the value that its name describes.
+# if the name does not exist. On success, a function returns 0, or the value that its name describes.
 cdef void store_free(Store *store) noexcept nogil
 cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # takes no reference
 cdef int store_link(Store *store, const char *path, bint directory, Inode **made) noexcept nogil

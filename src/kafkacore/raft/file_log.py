@@ -25,8 +25,7 @@ from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
 RECENT_BYTES: Final = 8 << 20  # the maximum size of a batch
-# The isolation (argument of PartitionHandle.read) that reads up to the end of the log, even if this replica does not
-# lead.
+# An isolation for PartitionHandle.read: the read goes up to the end of the log, even if this replica does not lead.
 TO_THE_END: Final = 3
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0

@@ -85,12 +85,13 @@ class RaftLog(Protocol):
 
 
 def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
-    """Returns whether a snapshot makes all records of a log obsolete.
+    """Returns whether a snapshot makes all records of a log obsolete. It does so in three cases:
 
-    A snapshot does so if its last record has a later epoch than the last record of the log, or the same epoch and a
-    greater offset. (In the first case the log may extend beyond the snapshot, but no later leader had those additional
-    records.) A snapshot also does so if the log has a later epoch, but ends below the snapshot. A snapshot holds only
-    committed records, so the last records of such a log were never committed.
+    - The last record of the snapshot has a later epoch than the last record of the log. The log may extend beyond the
+      snapshot, but no later leader had those additional records.
+    - Both last records have the same epoch, and the snapshot extends beyond the log.
+    - The last record of the log has a later epoch, but the log ends below the snapshot. A snapshot holds only committed
+      records, so the last records of such a log were never committed.
     """
     is_later = (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
     return is_later or snapshot_id.offset > log.end_offset

@@ -225,7 +225,7 @@ class Replication:
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader) or replica.voters.latest_offset >= replica.log.end_offset:
-            return  # in the second case, the last voter set takes effect when its batch gets a segment
+            return  # a voter set that is not in the log yet takes effect when its batch gets a segment
         self.refresh_voters(role)
         ends = sorted(
             [

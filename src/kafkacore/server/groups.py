@@ -2,7 +2,7 @@
 leads, and finds the coordinator of each group. A shard runs all groups of one partition.
 
 The broker creates this object when the topic exists or when a client first asks for a coordinator. So groups cost
-nothing on a broker that has none.
+nothing on a broker without groups.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def _encode(count: int, lines: Iterable[str]) -> bytes:
 
 
 def _read_entries(files: Files, path: str) -> list[str]:
-    """Returns the lines of the entries. Returns no lines if the file ends before its number of entries, because Kafka
-    creates the file before it writes to it."""
+    """Returns the lines of the entries. Returns no lines if the file ends before the line with the number of entries,
+    because Kafka creates the file before it writes to it."""
     try:
         text = files.read(path).decode()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""The group commit of a log: a committer, a thread of the log directory (io.pxd), syncs the log once for all appends
-that wait for a sync. "The lock" is `Log.lock`.
+"""The group commit of a log: one sync serves all appends that wait for a sync. A committer, which is a thread of the
+log directory (io.pxd), performs the sync. "The lock" is `Log.lock`.
 """
 
 from libc.stdint cimport int64_t
@@ -13,9 +13,8 @@ cdef void log_commit_init(Log *log) noexcept nogil  # call this once, before the
 # Requests that the log's next commit syncs all records below `offset`, or below the log end offset if that is smaller.
 # Call `log_call_committer` afterwards.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
-# Returns the offset at which recovery after a crash must begin: the synced offset, or a lower one if the files of an
-# earlier segment have not been synced since that segment was sealed. This lower offset is the base offset of that
-# segment.
+# Returns the offset at which recovery after a crash must begin. This is the synced offset, or the base offset of an
+# earlier segment whose files have not been synced since it was sealed.
 cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 
 # --- call these without the lock ---

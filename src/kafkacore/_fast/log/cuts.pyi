@@ -10,8 +10,8 @@ def take(directory: LogDirectory) -> CutLogs | None:
     one thread at a time may call this."""
 
 class CutLogs:
-    """Logs that were truncated, and that wait until their recovery points are on disk. They continue when `go_on` is
-    called, or at the latest when this object is freed."""
+    """Truncated logs that wait until their recovery points are on disk. They continue when `go_on` is called, or at the
+    latest when this object is freed."""
 
     def __len__(self) -> int: ...
     def go_on(self) -> None: ...

@@ -74,8 +74,8 @@ ctypedef struct EpochEntry:
     int32_t epoch
     int64_t start_offset
 
-# The log keeps the positions of recent batches. So a consumer at the end of the log needs neither an index nor the
-# disk.
+# The log keeps the positions of recent batches in memory. So a consumer at the end of the log needs neither an index
+# nor the disk.
 cdef enum:
     RECENT_BATCHES = 64
 

@@ -138,9 +138,10 @@ ctypedef struct Acknowledgement:
 
 # Performs a Produce for one partition. `acks` comes from the request. `origin` is an `AppendOrigin` of validate.pxd.
 # Returns 0, a Kafka error code, or LOG_BLOCKED (log.pxd) with the waiter `blocked` queued. Sets `ack` to the condition
-# for the answer. If `acks` is -1, the condition is that all replicas in the ISR have the records. Unless `acks` is 0,
-# the condition also includes a flush if flush.messages requires one after this append, because UnifiedLog.append
-# flushes before it returns. Adds satisfied waiters to `wakes`; the caller wakes them without holding a lock.
+# for the answer. If `acks` is -1, the condition is that all replicas in the ISR have the records. If flush.messages
+# requires a flush after this append, the condition also includes the flush, unless `acks` is 0. (Kafka's
+# UnifiedLog.append flushes before it returns.) Adds satisfied waiters to `wakes`; the caller wakes them without holding
+# a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # Appends whole batches that already have their offsets, and that the leader of `leader_epoch` sent. Returns

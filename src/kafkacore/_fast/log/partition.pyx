@@ -535,10 +535,11 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
                           FetchView *view) noexcept nogil:
-    """Checks for diverging logs (KIP-595). If the fetcher's last epoch ended earlier in this log, or if this log has an
-    older epoch but not that one, sets the fields of `view` that say where the fetcher must truncate its log. Returns
-    OFFSET_OUT_OF_RANGE if the epoch is above all epochs of this log. Also returns it if the fetcher's log ends below
-    the start of this log: such a fetcher must begin again at that start, whatever its epoch."""
+    """Checks for diverging logs (KIP-595). The logs diverge if the fetcher's last epoch ended earlier in this log, or
+    if this log lacks that epoch but has an older one. In that case, sets the fields of `view` that say where the
+    fetcher must truncate its log. Returns OFFSET_OUT_OF_RANGE if the epoch is above all epochs of this log. Also
+    returns it if the fetcher's log ends below the start of this log: such a fetcher must begin again at that start,
+    whatever its epoch."""
     cdef int32_t epoch
     cdef int64_t end_offset
     epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)

@@ -266,8 +266,8 @@ class PartitionHandle:
         NOT_LEADER_OR_FOLLOWER. Blocking."""
 
     def restart_as_follower(self, offset: int, leader_epoch: int) -> int:
-        """Does the same as `truncate_fully`, on behalf of the leader of this epoch, if the leader's log begins at
-        `offset`, after the end of this log. Returns the same codes as `truncate_as_follower`. Blocking."""
+        """Does the same as `truncate_fully`, on behalf of the leader of this epoch. Call this if the leader's log
+        begins at `offset`, after the end of this log. Returns the same codes as `truncate_as_follower`. Blocking."""
 
     def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
         """Applies the leader's Fetch response: adopts its high watermark, limited to this log, and deletes the records
@@ -347,9 +347,9 @@ class PartitionHandle:
     ) -> ReadBytes:
         """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
-        0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role. `follower` is the
-        broker id, the broker epoch (or -1) and the log start offset of the follower that sent the request. With
-        `notes`, that follower's position is recorded. Raises OSError."""
+        With 0, 1 and 2 this broker must lead the partition, or with `any_replica` lead or follow it. 3 reads in any
+        role. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent
+        the request. With `notes`, that follower's position is recorded. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Returns offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound`

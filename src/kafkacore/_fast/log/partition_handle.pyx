@@ -296,8 +296,9 @@ cdef class PartitionHandle:
 
     @property
     def recovery_point(self):
-        """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the start of an earlier segment
-        if that segment's indexes, or the producer snapshot after that segment, might not be on disk."""
+        """The offset for recovery-point-offset-checkpoint. It is the synced offset, unless the indexes of an earlier
+        segment, or the producer snapshot after that segment, might not be on disk. Then it is the start of that
+        segment."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -817,9 +818,9 @@ cdef class PartitionHandle:
              bint notes=True):
         """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
-        0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role. `follower` is the
-        broker id, the broker epoch (or -1) and the log start offset of the follower that sent the request. With
-        `notes`, that follower's position is recorded. Raises OSError."""
+        With 0, 1 and 2 this broker must lead the partition, or with `any_replica` lead or follow it. 3 reads in any
+        role. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent
+        the request. With `notes`, that follower's position is recorded. Raises OSError."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes

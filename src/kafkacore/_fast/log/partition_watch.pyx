@@ -124,11 +124,11 @@ cdef class PartitionWatch:
         return self.post.inbox.eventfd
 
     def arm(self, token, PartitionHandle partition not None, int kind, int64_t at, int64_t generation=-1):
-        """Makes `token` wait for a partition. The token is woken when the high watermark (FETCH), last stable offset
-        (COMMITTED) or log end (FOLLOWER) passes `at`, when the high watermark (ACKS), synced offset (SYNCED) or low
-        watermark (DELETED) reaches `at`, or when the partition gets another role. Returns False and arms nothing if the
-        condition is already satisfied, or if the leadership of `generation` (for an acknowledgement) has ended. A token
-        can wait for many partitions."""
+        """Makes `token` wait for a partition. The kinds FETCH (high watermark), COMMITTED (last stable offset) and
+        FOLLOWER (log end) wake the token when their offset passes `at`. ACKS (high watermark), SYNCED (synced offset)
+        and DELETED (low watermark) wake it when their offset reaches `at`. A new role of the partition wakes it too.
+        Returns False and arms nothing if the condition is already satisfied, or if the leadership of `generation` (for
+        an acknowledgement) has ended. A token can wait for many partitions."""
         cdef Acknowledgement ack
         cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
         cdef bint waits

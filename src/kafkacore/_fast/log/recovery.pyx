@@ -484,7 +484,7 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
 
 cdef int drop_everything_before(Recovery *recovery, int64_t *end_offset) noexcept nogil:
     """Handles lost segment files: if the checkpointed log start offset is after the log end, begins the log again at
-    that log start offset, as Kafka does."""
+    that offset, as Kafka does."""
     cdef Load *load = &recovery.load
     cdef int result
     if end_offset[0] >= recovery.plan.log_start_offset:

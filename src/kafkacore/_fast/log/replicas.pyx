@@ -131,8 +131,8 @@ cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nog
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil:
     """Returns whether the follower may join the ISR. A follower that has not reached the start of the leader epoch
     might lack records that an earlier leader committed. A follower that has left the ISR because it lagged must fetch
-    before it joins again: below min.insync.replicas the high watermark does not move, so even a follower that no longer
-    fetches stays at it."""
+    before it joins again. While the ISR is smaller than min.insync.replicas, the high watermark does not move, so even
+    a follower that no longer fetches seems to have caught up."""
     return (not follower.in_sync and not follower.must_fetch and follower.end_offset >= p.high_watermark
             and follower.end_offset >= p.epoch_start_offset and is_eligible(p, follower))
 

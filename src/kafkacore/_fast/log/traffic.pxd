@@ -18,7 +18,7 @@ ctypedef struct Traffic:
     int64_t bytes_in
     int64_t bytes_rejected
     int64_t conversions         # the records of batches that were compressed again
-    int64_t no_key              # this and the next three: rejected batches, by the reason
+    int64_t no_key              # this field and the next three count rejected batches, by the reason
     int64_t bad_magic
     int64_t bad_checksum
     int64_t bad_offsets

@@ -192,7 +192,7 @@ cdef void plane_release(Plane *plane) noexcept nogil
 
 # Call this on the thread of the connection's processor, when `request.answer` is complete.
 cdef void request_answered(Request *request) noexcept nogil
-# Call this on the processor's thread, when a request that was SERVED_BLOCKED has had its effect, and now waits as a
+# Call this on the processor's thread when a SERVED_BLOCKED request has had its effect. From then on, it waits as a
 # SERVED_PARKED request does.
 cdef void request_unblocked(Request *request) noexcept nogil
 # Gives the frame's memory back to the plane's budget. Only the current owner of the request may call this: the

@@ -363,8 +363,8 @@ cdef class NativePlane:
     # The ring
 
     def fileno(self) -> int:
-        """Returns a descriptor that is readable when the ring has requests, provided that `may_sleep` has returned True
-        before."""
+        """Returns a descriptor. After `may_sleep` has returned True, the descriptor becomes readable when the ring has
+        requests."""
         return ring_eventfd(self.plane.ring)
 
     def may_sleep(self) -> bool:

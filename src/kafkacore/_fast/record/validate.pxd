@@ -49,7 +49,7 @@ cdef enum BatchFault:
     FAULT_NONE = 0               # accepted, or rejected for another reason
     FAULT_MAGIC = 1
     FAULT_CHECKSUM = 2
-    FAULT_OFFSETS = 3            # in the offsets of the batch or of its records, or in its sequence number
+    FAULT_OFFSETS = 3            # in the offsets of the batch or its records, or in the batch's sequence number
     FAULT_NO_KEY = 4             # a record without a key, in a compacted topic
 
 ctypedef struct RecordError:
@@ -69,8 +69,8 @@ ctypedef struct ValidateResult:
     int32_t max_timestamp_index
     int64_t log_append_time_ms   # -1 with create time
     int64_t body_bytes           # the size of the inflated records
-    int8_t timestamp_type        # for the log
-    int8_t codec                 # for the log
+    int8_t timestamp_type        # the timestamp type with which the log stores the batch
+    int8_t codec                 # the codec with which the log stores the batch
     bint rewrite                 # the caller must call `rewrite_batch`, because `codec` is not the codec of the batch
     bint stamp                   # `stamp_batch` would change bytes
 

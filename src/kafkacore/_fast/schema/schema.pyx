@@ -16,7 +16,7 @@ cdef dict KINDS = {
 cdef class Layout:
 
     def __init__(self, str struct, dict offsets, int32_t size=0, object owner=None, bint sparse=False):
-        """If `sparse` is true, the `Shape` omits fields that the version does not have and that have no offset."""
+        """If `sparse` is true, the `Shape` omits each field that the version lacks and that has no offset."""
         self.struct = struct
         self.offsets = offsets
         self.size = size

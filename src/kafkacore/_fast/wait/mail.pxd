@@ -3,10 +3,10 @@
 is never full. Each `Mail` is part of a larger object, and other code bounds the number of these objects. So posting a
 mail allocates nothing and cannot fail.
 
-A receiver announces that it is about to sleep (`inbox_may_sleep`). Senders write to the eventfd only after this
-announcement. So no wake-up is lost, and sending to a busy receiver needs no system call. Any thread may post. A
-simulated world runs nodes on one thread, in simulated time. There, a bell of the world's `Agenda` (agenda.pxd) takes
-the place of the eventfd.
+A receiver announces that it is about to sleep (`inbox_may_sleep`). It does not sleep if mail is waiting. Senders write
+to the eventfd only after the announcement. So no wake-up is lost, and sending to a busy receiver needs no system call.
+Any thread may post. A simulated world runs nodes on one thread, in simulated time. There, a bell of the world's
+`Agenda` (agenda.pxd) takes the place of the eventfd.
 """
 
 from libc.stdint cimport int32_t

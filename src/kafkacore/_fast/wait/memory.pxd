@@ -64,8 +64,8 @@ cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size)
 # Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once it is granted,
 # `reservation.size` is the granted size.
 cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
-# Returns True if the reservation was waiting and is now cancelled. Returns False if it was not waiting. In that case,
-# if it had been queued, it has been granted and its mail has been posted.
+# Cancels a waiting reservation and returns True. Returns False if the reservation is not waiting. A queued reservation
+# that no longer waits has been granted, and its mail has been posted.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
 # Counts the memory that a parked request keeps. If parked requests would then exceed their share of the budget, counts

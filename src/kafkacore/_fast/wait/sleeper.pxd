@@ -13,7 +13,7 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    # Must be the first field, so that it has the address of the `Sleeper`, which `park_release` frees.
+    # Must be the first field, because `park_release` frees the `Sleeper` at the address of this field.
     Parked parked
     Inbox inbox
     Waiter waiter         # the only waiter of the `Sleeper`

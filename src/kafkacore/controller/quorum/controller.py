@@ -436,7 +436,7 @@ class QuorumController:
                 brokers.append(broker)
         if brokers:
             self._append(Decision(cluster.fence(self._head, self._settings, *brokers), None, atomic=False))
-        # The sessions end after the append. So if an error leaves a broker unfenced, the next tick tries again.
+        # The sessions end only after the append. So if an error leaves a broker unfenced, the next tick tries again.
         for broker_id, _ in expired:
             self._liveness.gone(broker_id)
 

@@ -110,8 +110,8 @@ class LeaderChanges:
     def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
         """Returns the members of the ISR and ELR that are not eligible leaders after several brokers leave together.
         The result is the same as if the brokers had left one after another, the leader last. A member is ineligible if
-        the ISR then still had at least min.insync.replicas members, because a later leader could have acknowledged
-        records that the member does not have."""
+        the ISR still had at least min.insync.replicas members after it left, because a later leader could then have
+        acknowledged records that the member does not have."""
         leaving = [each for each in partition.isr if each in self._gone]
         if len(leaving) < 2:
             return NO_BROKERS

@@ -201,8 +201,8 @@ def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
     """Returns the target that adds the new replicas to the old replicas. The old replicas are removed when all new
     replicas are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
-    # All replicas but these are the old ones, which a cancellation restores. So a replica that an earlier reassignment
-    # adds stays in this list, even if this one removes it. Apache Kafka 4.3 replaces each list unless the new one is
+    # A cancellation restores all replicas that are not in `adding`. So a replica that an earlier reassignment adds
+    # stays in `adding`, even if this reassignment removes it. Apache Kafka 4.3 replaces each list unless the new one is
     # empty. There, cancelling the later of two reassignments can leave replicas of the earlier one.
     adding = sorted({*was.adding, *wanted} - (set(was.replicas) - set(was.adding)))
     return Target(replicas=[*wanted, *removing], removing=removing, adding=adding)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kafkacore.controller.zookeeper.controller import ZooKeeperController
 
 LOG: Final = logging.getLogger("kafkacore.state.change")
-# The controller retries an update this often if the update fails because the leader changed the ISR at the same time.
+# If an update fails because the leader changed the ISR at the same time, the controller tries again at most this many
+# times.
 MAX_CONFLICTS: Final = 16
 
 

@@ -270,8 +270,8 @@ def remove(core: Core, group_id: str, removed: Iterable[tuple[str, Iterable[int]
 
 
 def drop(core: Core, group: ClassicGroup) -> None:
-    """Applies the deletion of a group. If the group has offsets of a transaction that arrived before the deletion, but
-    come after it in the log, they create a simple group."""
+    """Applies the deletion of a group. Offsets of a transaction can arrive before the deletion, but come after it in
+    the log. Such offsets create a simple group."""
     core.drop(group)
     if core.offsets.of(group.group_id) or core.offsets.open_of(group.group_id):
         note_group(core, group.group_id)

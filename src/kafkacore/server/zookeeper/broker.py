@@ -237,8 +237,8 @@ class ZooKeeperBroker(BrokerServer):
 
     def epoch_changed(self, epoch: int) -> None:
         """Takes the epoch with which the broker has registered in a new session. Can be called on any thread. The
-        controller's requests for the new registration may have arrived before, so the fetchers that they have started
-        still use the former epoch."""
+        controller's requests for the new registration may have arrived before this call. The fetchers that these
+        requests started still use the former epoch."""
         self.registrar.lifecycle.broker_epoch = epoch
         self.plane.loop.call(self.fetchers.registered, epoch)
 

@@ -1,7 +1,7 @@
 """The effects of the controller's requests on a broker in ZooKeeper mode: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-The broker rejects outdated requests. It recognizes them by three epochs, as in Apache Kafka 3.9 (ReplicaManager,
-KafkaApis):
+The broker rejects outdated requests. As in Apache Kafka 3.9 (ReplicaManager, KafkaApis), one of three epochs is then
+too low:
 - the controller epoch: a deposed controller has sent the request;
 - the broker epoch (the czxid of this broker's registration): the request is meant for an earlier registration
   (KIP-380). LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so this check does not
@@ -333,9 +333,9 @@ class ControlRequests:
         """Forgets topics that ZooKeeper no longer has. Call this after the first UpdateMetadata of each controller for
         each registration of this broker.
 
-        Only one UpdateMetadata says that a topic is deleted. A broker misses it if it has no session then, or if the
-        controller fails before it has sent the request. A broker of Apache Kafka then shows the topic to clients until
-        it restarts. A topic without an id is kept, because it may have been created again.
+        Only one UpdateMetadata says that a topic is deleted. A broker misses this request if the broker has no session
+        then, or if the controller fails before it has sent the request. A broker of Apache Kafka then shows the topic
+        to clients until it restarts. A topic without an id is kept, because it may have been created again.
         """
         images = self._roots.view.image, self._roots.roles.image
         known = {TopicKey(topic.name, topic.topic_id) for image in images for topic in image.topics()}

@@ -108,7 +108,7 @@ class Pause:
         self._failures += 1
 
     def forgive(self) -> None:
-        """Called when the controller has finished an event. So the next pause is short again."""
+        """Makes the next pause short again. Called when the controller has finished an event."""
         self._failures = 0
 
     def left_ms(self, now_s: float) -> int:

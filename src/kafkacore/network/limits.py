@@ -38,7 +38,7 @@ class PlaneLimits(NamedTuple):
     sampled_request_log_every: int = 0  # one of this number of requests is sampled; 0 means none
     # The minimum speed at which a request must arrive while other requests wait for memory.
     slow_request_bytes_per_second: int = 1024
-    slow_frame_ms: int = 30000  # the interval of the checks of this speed
+    slow_frame_ms: int = 30000  # the interval at which this speed is checked
     half_closed_ms: int = 10000  # for this long, a peer that has closed its sending side still gets responses
     answers_depth: int = 64  # the number of responses for which one connection may wait
     answers_bytes: int = 8 << 20  # the limit for the bytes of complete responses that wait for one connection's socket

@@ -81,7 +81,7 @@ class Follower:
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
-        self.change_due_ms = NEVER  # when this replica may next ask the leader to change its own membership
+        self.change_due_ms = NEVER  # the earliest time of this replica's next request to change its own membership
         self.has_fetched = False
         self.has_introduced_itself = False  # whether this static voter has sent its endpoints to this leader
         self.is_unanswered = False  # whether the leader did not answer the last request

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkacore.storage.log_manager import LogManager
 
 _GROUPS: Final = "group-coordinator-metrics"
-LATE_BUFFER_MS: Final = 5 * 60 * 1000  # a transaction is late after transaction.max.timeout.ms and this time
+LATE_BUFFER_MS: Final = 5 * 60 * 1000  # a transaction is late after transaction.max.timeout.ms plus this time
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:

@@ -94,7 +94,7 @@ class Compactions:
             self.disturb(key)
         handle.truncate_to(offset)
         with self._mutex:
-            self.disturb(key)  # also cancels a round that began during the truncation and may not notice it
+            self.disturb(key)  # also cancels a round that began during the truncation and might not notice it
             compacted = directory.cleaned.get(key, 0) > offset
             if compacted:
                 directory.cleaned[key] = offset

@@ -28,7 +28,7 @@ cdef enum CodecStatus:
     CODEC_UNAVAILABLE = -5      # neither the C library nor cramjam is installed
 
 ctypedef struct InflateLimits:
-    int64_t max_bytes           # a body never inflates beyond this
+    int64_t max_bytes           # a body never inflates beyond this size
     int64_t ratio_floor_bytes   # up to this inflated size, the ratio is not limited
     int32_t max_ratio           # inflated size : stored size
 

@@ -58,6 +58,6 @@ cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept 
 
 cdef class KeyOffsets:
     cdef OffsetMap map
-    cdef int held  # the number of compactions that use the map; its memory is kept until they have ended
+    cdef int held  # the number of compactions that use the map; the map keeps its memory until they have ended
     cdef int hash_key(self, key, KeyHash *hash) except -1
     cdef int check_free(self) except -1

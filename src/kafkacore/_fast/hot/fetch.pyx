@@ -55,7 +55,7 @@ cdef enum:
     PROBE_BYTES = 128 << 10
     ANY_REPLICA_VERSION = 11  # from this version on, clients send their rack and may fetch from a follower (KIP-392)
     MOST_REPLICAS = 32            # the nearest replica is chosen among at most this many
-    SMALL_BYTES = 16 << 10        # a call that keeps at most this many bytes may always wait
+    SMALL_BYTES = 16 << 10        # a call that keeps at most this many bytes is always allowed to wait
 
 cdef int32_t live_calls = 0       # atomic; tests check that it returns to zero
 

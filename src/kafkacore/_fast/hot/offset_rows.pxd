@@ -18,7 +18,7 @@ cdef class TopicOffsets:
     cdef int32_t capacity
     cdef int32_t *slots         # hash table with linear probing: 1 + the index of the partition's row; 0 is free
     cdef uint32_t mask          # the number of slots minus one; 0 if there are none
-    cdef int32_t last           # the last row found, because a client sends its partitions in the same order each time
+    cdef int32_t last           # the row that was found last; a look-up first tries the row after this one
 
     cdef int32_t row_of(self, int32_t partition) noexcept
     cdef int put_row(self, int32_t partition, const OffsetFields *fields, int64_t at) except -1

@@ -57,11 +57,11 @@ ctypedef struct Follower:
     bint is_joining           # only in the ISR that this leader has proposed, and so in the maximal ISR (replicas.pxd)
     bint must_leave           # is in the ISR, and lagged at the last periodic check
     bint must_fetch           # has left the ISR because it lagged, and has not fetched since
-    int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
+    int64_t broker_epoch      # the broker epoch in the follower's last fetch; -1 if there was none
     int64_t end_offset        # the end of the follower's log; -1 before its first fetch
     int64_t log_start_offset  # the start of the follower's log; -1 before its first fetch
-    int64_t caught_up_ms      # monotonic; the last time at which it had all records of this log
-    int64_t fetched_ms        # the time of its last fetch
+    int64_t caught_up_ms      # monotonic; the last time at which the follower had all records of this log
+    int64_t fetched_ms        # the time of the follower's last fetch
     int64_t leader_end_offset  # the end of the leader's log at that fetch
 
 # A partition's offsets at the time when its readers were last notified of a change.
@@ -176,7 +176,7 @@ ctypedef struct FetchView:
 ctypedef struct FollowerFetch:
     int32_t broker_id
     int64_t broker_epoch      # -1 if not sent
-    int64_t offset            # the end offset of its log
+    int64_t offset            # the end offset of the follower's log
     int64_t log_start_offset
     int64_t now_ms            # monotonic
 

@@ -54,7 +54,7 @@ class FollowerState(NamedTuple):
     epoch."""
 
     broker_id: int
-    broker_epoch: int  # the broker epoch that its last fetch named; -1 if none
+    broker_epoch: int  # the broker epoch in its last fetch; -1 if there was none
     end_offset: int
     log_start_offset: int
     in_sync: bool  # in the committed ISR
@@ -62,7 +62,7 @@ class FollowerState(NamedTuple):
     # Whether the replica may join the ISR. It must have caught up, and its broker must be neither fenced nor in a
     # controlled shutdown, and must not have restarted since its last fetch.
     may_join: bool
-    lags: bool  # whether it last had all records longer than replica.lag.time.max.ms ago
+    lags: bool  # whether more than replica.lag.time.max.ms have passed since it last had all records
     must_leave: bool  # whether it is in the ISR, lagged at the last call of `PartitionEdges.check_lag`, and still lags
 
 class SegmentInfo(NamedTuple):

@@ -21,7 +21,7 @@ ctypedef struct ProducerBatch:
     int64_t timestamp_ms
 
 ctypedef struct Producer:
-    Producer *chain                      # the next one in its bucket
+    Producer *chain                      # the next producer in the same hash bucket
     Producer *next                       # the producer whose first batch in the log came next
     int64_t producer_id
     int16_t producer_epoch               # -1 if the place is only reserved
@@ -35,7 +35,7 @@ ctypedef struct Producer:
 ctypedef struct Transaction:
     int64_t producer_id
     int64_t first_offset
-    int64_t last_offset                  # the offset of its marker; -1 while it is open
+    int64_t last_offset                  # the offset of the marker; -1 while the transaction is open
 
 ctypedef struct EndedTransaction:        # a transaction that a marker has ended, for the transaction index
     int64_t producer_id

@@ -97,7 +97,7 @@ cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
     return load32(&segment.file)
 
 
-cdef void segment_close(Segment *segment) noexcept nogil  # closes its files; no other thread may use it now
+cdef void segment_close(Segment *segment) noexcept nogil  # closes the files; no other thread may use the segment now
 # Opens a file of the segment. Returns a file handle, or -errno.
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil
 # Stores `handle` in `file`. If another thread has stored a handle there before, closes `handle` instead. If `handle` is

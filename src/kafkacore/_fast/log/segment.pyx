@@ -206,7 +206,7 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
         if result == 0:
             result = sync_part(segment, b".timeindex")
         if result == 0:
-            result = sync_part(segment, b".txnindex")  # without it, its aborted transactions would look committed
+            result = sync_part(segment, b".txnindex")  # without this file, aborted records would look committed
     return result
 
 

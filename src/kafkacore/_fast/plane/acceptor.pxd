@@ -23,7 +23,7 @@ ctypedef struct Listener:
     int handle
     int32_t number
     bint paused
-    bint is_short             # whether it is paused because the process lacks descriptors or memory
+    bint is_short             # whether the listener is paused because the process lacks descriptors or memory
     bint leaving              # whether the listener is being removed; the acceptor's lock guards this field
     int32_t reactor_count
     Reactor *reactors[MAX_PROCESSORS]

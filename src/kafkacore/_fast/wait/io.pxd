@@ -69,7 +69,7 @@ ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
     const Disk *disk
-    Agenda *agenda        # the agenda of its simulated world, with a reference; NULL in the real world
+    Agenda *agenda        # the agenda of the simulated world, with a reference; NULL in the real world
     int64_t owner
     void *keeper          # in a simulated world, a Python reference to the `Environment`, which owns `disk`
     int32_t offline       # atomic: the errno that took the directory offline; 0 while it is online

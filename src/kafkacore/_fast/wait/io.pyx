@@ -40,7 +40,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     COMMITTERS = 16       # at most this many syncs run at once; the device's queue merges their flushes
     COMPANY_SHARE = 4     # a commit waits for more requests for at most 1/COMPANY_SHARE of the last commit's duration
-    COMPANY_NS = 1000000  # the longest of these waits
+    COMPANY_NS = 1000000  # the longest wait for more requests
 
 cdef enum:
     IDLE = 0

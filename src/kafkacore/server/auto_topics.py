@@ -1,4 +1,4 @@
-"""Creates a topic when a request asks for it and it does not exist. A Metadata request can create any topic
+"""Creates a missing topic when a request asks for that topic. A Metadata request can create any topic
 (auto.create.topics.enable), and FindCoordinator creates `__consumer_offsets`.
 
 The controller gets a single request for a topic, even if many clients want the topic.

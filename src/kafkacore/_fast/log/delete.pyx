@@ -56,7 +56,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
         return 0
     mutex_lock(&log.lock)
     # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
-    # now, it repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the deletion.
+    # now, the compaction repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the
+    # deletion.
     if not log.swapping and begins_with(log, list, count):
         result = log_keep_segments(log, count, log.segments.count, NULL)
         log.cuts += 1

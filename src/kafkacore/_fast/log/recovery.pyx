@@ -76,8 +76,8 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
         return -ENOMEM
     segment_note_batch(segment, at, header.size_bytes, last_offset(header), header.max_timestamp,
                        load.log.config.index_interval_bytes)
-    # Only newer epochs are noted. An older epoch would remove later epochs of the checkpoint. These are removed only
-    # when the end of the log is known (epochs_drop_empty).
+    # Only newer epochs are noted. Noting an older epoch would remove the later epochs that come from the checkpoint.
+    # Those are removed only when the end of the log is known (epochs_drop_empty).
     if header.magic >= 2 and header.partition_leader_epoch > epochs_latest(load.log):
         if epochs_assign(load.log, header.partition_leader_epoch, header.base_offset) < 0:
             return -ENOMEM

@@ -2,7 +2,7 @@
 has the life cycle and the files of a segment. segment_index.pxd has the indexes, and segment_find.pxd finds batches.
 The active segment is the last one of its log and takes the appends. Every other segment is sealed.
 
-A segment is reference-counted. When it is dropped, its files are unlinked at once, and they are closed when the last
+A segment is reference-counted. Dropping a segment unlinks its files at once; the files are closed when the last
 reference is released. The indexes of the active segment are in memory. They are written to their files in blocks, at
 the latest when the segment is sealed or the log is closed. After a crash, the next load rebuilds them, as Kafka does.
 Readers search the index files of a sealed segment. No file is memory-mapped.

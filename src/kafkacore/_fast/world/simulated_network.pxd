@@ -2,7 +2,7 @@
 that sockets are empty or full, and breaks connections. The seed determines the failures: the same calls in the same
 order fail in the same way.
 
-It wraps the real transport, so production code sees these failures on its own connections.
+The simulated transport wraps the real one, so production code sees these failures on its own connections.
 """
 
 from libc.stdint cimport int64_t, uint64_t

@@ -1,5 +1,5 @@
 """Elections that the controller holds periodically, without a request. Preferred replicas become leaders again.
-Partitions without a leader get an unclean leader, if their topic allows it.
+Partitions without a leader get an unclean leader if their topic allows unclean elections.
 
 One search handles a limited number of partitions. If more remain, the next search is due immediately, and the event
 loop can do other work between the two.

@@ -1,7 +1,7 @@
 """The actions that follow a change of a partition's state (redesign, PartitionStateMachine).
 
-All changes set the state, and the change to ONLINE also has the following actions. It chooses leaders and ISRs, writes
-them to ZooKeeper in bulk, and adds the requests that inform the brokers.
+Every change sets the state. The change to ONLINE also chooses leaders and ISRs, writes them to ZooKeeper in bulk, and
+adds the requests that inform the brokers.
 """
 
 from __future__ import annotations

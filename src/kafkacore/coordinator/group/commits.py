@@ -150,8 +150,8 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:
-        # Consumers before 3.9 do not know the error codes of a failed commit. They know this code, and search for the
-        # coordinator again.
+        # Consumers before 3.9 do not know the error codes of a failed commit. These consumers know NOT_COORDINATOR:
+        # they search for the coordinator again.
         failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
         core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
 

@@ -1,7 +1,7 @@
 """Groups of the kinds that this node does not run (consumer, share and streams groups). The node reads their ids
 from their records, so that no client can create a classic group with the same id.
 
-Their records stay in the log unchanged; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
+The records stay in the log unchanged; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
 """
 
 from __future__ import annotations

@@ -186,9 +186,9 @@ class BrokerSession:
                 )
 
     async def _changes(self, changed: asyncio.Event, began_s: float, limit_s: float) -> bool:
-        """Waits for the event for `limit_s` seconds. Returns whether it came. It also comes when the session ends, and
-        then the next request fails. Only time with a connection counts, from the last interruption on: after an outage
-        of ZooKeeper, each session has its whole timeout again."""
+        """Waits for the event for `limit_s` seconds. Returns whether the event came. The event also comes when the
+        session ends, and then the next request fails. Only time with a connection counts, from the last interruption
+        on: after an outage of ZooKeeper, each session has its whole timeout again."""
         loop = asyncio.get_running_loop()
         while True:
             deadline_s = max(began_s, self._connected_s) + limit_s

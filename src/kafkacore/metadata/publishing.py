@@ -75,8 +75,8 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # The delta contains rows of an aborted transaction, which the image lacks. So subscribers get None instead
-            # of the delta.
+            # The delta contains rows of an aborted transaction, and the image lacks these rows. So subscribers get None
+            # instead of the delta.
             self._untold = True
         else:
             self._unpublished.add(delta)

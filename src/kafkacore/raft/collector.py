@@ -1,5 +1,4 @@
-"""Collects a leader's appends while an earlier append waits for its commit. So many appends share one write, one sync
-and one Fetch."""
+"""Lets a leader's appends share one write, one sync and one Fetch."""
 
 from __future__ import annotations
 

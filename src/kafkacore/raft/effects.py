@@ -60,8 +60,8 @@ class BeginSegment(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """Reads whole batches from `offset` on. The result is empty if these records, which a snapshot covers, were deleted
-    after the request.
+    """Reads whole batches from `offset` on. The result is empty if the records were deleted after the request, because
+    a snapshot covers them.
     """
 
     offset: int

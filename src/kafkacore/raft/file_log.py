@@ -68,7 +68,7 @@ class FileLog(LogEpochs):
     ) -> None:
         """Loads the log. Blocks. Checks and syncs the whole log, even after a clean shutdown, as Kafka does, because
         the leader counts each record of this log as durable. Raises MalformedFileError if the log has lost committed
-        records, or has the greatest epoch, which has no successor."""
+        records. Also raises it if the log has the greatest possible epoch, because no leader could get a higher one."""
         super().__init__()
         self._directory = directory
         path = metadata_directory(directory.path)

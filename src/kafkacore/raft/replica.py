@@ -242,7 +242,7 @@ class Replica:
         self.voters.truncate(self.log.end_offset)
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, voters: VoterHistory) -> None:
-        """Updates the state after a snapshot, which has these voters, replaced the log."""
+        """Updates the state after a snapshot with these voters has replaced the log."""
         self.loaded_snapshot = snapshot_id
         self.syncs.restarted(snapshot_id.offset)
         self.high_watermark = max(self.high_watermark, snapshot_id.offset)

@@ -58,7 +58,8 @@ class Follower(Protocol):
 
 
 class Led(Protocol):
-    """A partition that this broker may lead. PartitionHandle implements this interface."""
+    """A partition on this broker. Its leader can be this broker or another one. PartitionHandle implements this
+    interface."""
 
     @property
     def topic(self) -> str: ...

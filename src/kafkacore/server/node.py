@@ -441,7 +441,8 @@ class Node:
 
     def _hand_over_ms(self) -> int | None:
         """Returns the time that a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait
-        for the controller, which may be the cause of the fault. A broker that was not ready leads nothing."""
+        for the controller, because the controller is a possible cause of the fault. A broker that was not ready leads
+        nothing."""
         if self._crashed:
             return None
         return 0 if self.fault is not None or self._abandoned else CONTROLLED_SHUTDOWN_MS

@@ -197,8 +197,8 @@ cdef int exchange(const Swap *swap) noexcept nogil:
 # --- the whole swap ---
 
 cdef int drop_former(const Swap *swap) noexcept nogil:
-    """Removes the files of the former segments. The new segment takes over the file names of the first one, and its
-    producer snapshot, which is for the same offset."""
+    """Removes the files of the former segments. The new segment takes over the file names of the first one. It also
+    keeps the producer snapshot of the first one, because both segments begin at the same offset."""
     cdef int32_t i
     cdef int result = 0
     for i in range(swap.count):

@@ -394,8 +394,8 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef void run_slowly(Job *job) noexcept nogil:
-    """Reads the partitions again on a pool thread, which may wait for the disk. Reads every byte, so that the bytes are
-    in the page cache when they are sent."""
+    """Reads the partitions again on a pool thread, where a read is allowed to wait for the disk. Reads every byte, so
+    that the bytes are in the page cache when they are sent."""
     cdef FetchCall *call = call_of_job(job)
     cdef int32_t i
     read_all(call, True)

@@ -30,7 +30,7 @@ cdef enum:
     MOST_TEXT_BYTES = 32767     # a protocol's type or name has at most this many bytes
     ANSWER_BYTES = 64           # enough bytes for headers and other fields
     SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
-    ARENA_BYTES = 1024          # too small for a group leader's SyncGroup with assignments, which the handler reads
+    ARENA_BYTES = 1024          # too small for a SyncGroup with assignments; the handler reads such a request
     NS_PER_MS = 1000000
 
 

@@ -44,8 +44,8 @@ class OffsetCommit(RecordSource):
         """Returns the id of a topic. The id is all zeros if neither the request nor `find` has set it."""
 
     def find(self, number: int, name: str, topic_id: bytes, rows: Buffer, error: int) -> None:
-        """Resolves a topic. `rows` has an int32 for each partition of the topic, which is below zero if the partition
-        does not exist. Refuses the requested partitions that do not exist with `error`. Raises IndexError and
+        """Resolves a topic. `rows` has one int32 for each partition of the topic. An int32 below zero means that the
+        partition does not exist. Requested partitions that do not exist get `error`. Raises IndexError and
         ValueError."""
 
     def refuse(self, number: int, error: int) -> None:

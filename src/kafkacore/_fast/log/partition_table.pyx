@@ -314,7 +314,7 @@ cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) n
 # --- the Python interface ---
 
 cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
-    """Creates a topic. `partitions` has an item for each index, which is None where this node has no replica."""
+    """Creates a topic. `partitions` has one item for each index: None where this node has no replica."""
     cdef bytes raw = bytes(topic_id)
     cdef bytes encoded = name.encode()
     cdef PartitionHandle handle

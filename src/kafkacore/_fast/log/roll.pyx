@@ -142,8 +142,8 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
     mutex_unlock(&log.lock)
     if size > AHEAD_BYTES:
         size = AHEAD_BYTES
-    # The file system may refuse, because it does not support this or has no space left. This is not an error. If no
-    # space is left, an append will notice.
+    # A failure is no error here. Either the file system does not support the operation, or it has no space left. In the
+    # second case, an append will notice.
     result = disk.want(disk.self, file_of(segment), start, <size_t> size) if size > 0 else -1
     mutex_lock(&log.lock)
     if load32(&segment.sealed) == 0:

@@ -69,5 +69,5 @@ class BatchScan:
         """
 
     def rows(self) -> bytes:
-        """Returns the headers of the next batches as an array of ROW, which is empty at the end. The rows end before
-        damage, and the next call raises CorruptBatchError or OSError."""
+        """Returns the headers of the next batches as an array of ROW. The array is empty after the last batch. The rows
+        end before damage, and the next call raises CorruptBatchError or OSError."""

@@ -296,8 +296,8 @@ cdef class BatchScan:
         return memoryview(b"" if self.fault_of_batch() else self.data)
 
     def rows(self):
-        """Returns the headers of the next batches as an array of ROW in one bytes object, which is empty at the end.
-        The rows end before damage, and the next call raises CorruptBatchError or OSError.
+        """Returns the headers of the next batches as an array of ROW in one bytes object. This object is empty after
+        the last batch. The rows end before damage, and the next call raises CorruptBatchError or OSError.
         """
         cdef bytes block = PyBytes_FromStringAndSize(NULL, ROWS_AT_ONCE * sizeof(Row))
         cdef Row *row = <Row *> PyBytes_AS_STRING(block)

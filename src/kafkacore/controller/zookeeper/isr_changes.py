@@ -98,8 +98,8 @@ class AlterPartitions(Event):
                 asked.answer.set_result(AlterPartitionResponse(error_code=error.code))
 
     def _judge(self, context: ControllerContext, asked: Asked, proposals: dict[int, _Proposal]) -> Any:
-        """Returns the response with the results that are already known. Adds the changes that must be written to
-        `proposals`, which complete the response."""
+        """Returns the response with the results that are already known. Adds an entry to `proposals` for each change
+        that must be written. These proposals complete the response later."""
         request, version, _ = asked
         broker = context.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:

@@ -1,4 +1,4 @@
-"""The effects of one input to a shard, and the open appends, which have neither been committed nor failed."""
+"""The effects of one input to a shard, and the open appends. An open append has neither been committed nor failed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def new_group(core: Core, group_id: str) -> ClassicGroup:
 
 
 def session_of(core: Core, group: ClassicGroup, member_id: str) -> Deadline:
-    """Returns a deadline for a member's session, which is not set yet."""
+    """Returns a deadline for a member's session. The deadline is not set yet."""
     return Deadline().call(_session_expired, core, group, member_id)
 
 

@@ -28,7 +28,7 @@ from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 LOG: Final = logging.getLogger("kafkacore.server")
 # No log and no broker reads settings of these resources, so this module warns that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
-NOTES_LOGGED: Final = 10  # limit of warnings for one request, which may change 10,000 groups
+NOTES_LOGGED: Final = 10  # limit of warnings for one request; a request can change 10,000 groups
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
 Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 Resource = AlterConfigsRequest.AlterConfigsResource | Incremental

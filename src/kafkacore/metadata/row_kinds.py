@@ -340,7 +340,7 @@ class Plan:
         at: npt.NDArray[np.intp],
     ) -> ChangeColumns:
         """Returns the changes of the rows `at`, which are indexes of the gathered rows. `brokers[i]` contains the
-        broker id at place i for each row; its last element means no broker.
+        broker id at place i for each row. The last element of `brokers` means no broker.
         """
         kinds, count = kinds[at], len(made.rows)
         topic_ids = _topic_ids(image, made.topic[at])

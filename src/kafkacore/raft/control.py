@@ -121,8 +121,8 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
     """Returns the first records of a new leader. The first record is the leader change. Records of kraft.version and of
-    the voters follow if only the checkpoint at offset 0 contains the voters, or if the leader has new endpoints
-    (KIP-853)."""
+    the voters follow in two cases: the log does not contain the voters, because they are only in the checkpoint at
+    offset 0; or the leader has new endpoints (KIP-853)."""
     records: list[Message] = [change]
     moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
     if history.kraft_version > 0 and (moved or not history.in_log):

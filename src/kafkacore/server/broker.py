@@ -341,9 +341,9 @@ class BrokerServer:
         self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
-        """Stops the broker. Hands over this broker's leaderships, for at most `controlled_ms`
-        (controlled.shutdown.enable); with None it hands over nothing. Answers the requests in progress, and closes the
-        partitions."""
+        """Stops the broker. Hands over this broker's leaderships if controlled.shutdown.enable is true, but for at most
+        `controlled_ms`. If `controlled_ms` is None, hands over nothing. Answers the requests in progress, and closes
+        the partitions."""
         # Topics that clients have just asked for are no longer created, because this broker would not serve them.
         self.context.auto_topics.close()
         if controlled_ms is not None and self.config.controlled_shutdown_enable:

@@ -76,8 +76,8 @@ class BrokerLifecycle:
         self.ready_to_unfence = False
         self.failed_attempts = 0
         self.offline_log_dirs: dict[Uuid, bool] = {}  # offline directory: whether the controller knows about it
-        # The cordoned directories. None until the broker knows them, and while metadata.version does not support them
-        # (KIP-1066).
+        # The cordoned directories. None until the broker knows which ones are cordoned, and while metadata.version does
+        # not support this (KIP-1066).
         self.cordoned_log_dirs: frozenset[Uuid] | None = None
 
     def start(self) -> None:

@@ -19,7 +19,8 @@ class UnwritableDirectoryError(LogDirectoryError):
 class DirectoryLocks:
     """The locks of all directories of a node. The constructor takes all of them, and `close` releases them.
 
-    If a directory in `dispensable` is not writable, it stays unlocked, and `failed` reports it instead of an error.
+    If a directory in `dispensable` is not writable, it stays unlocked. This raises no error, but `failed` contains the
+    directory.
     """
 
     def __init__(

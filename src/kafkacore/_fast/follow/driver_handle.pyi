@@ -74,7 +74,7 @@ class DriverHandle:
         """The number of orders that have been executed. Orders are numbered from 1."""
 
     def look(self) -> int:
-        """Sends an order that does nothing but give news. Returns the number of the order."""
+        """Sends an order that only makes the driver post its news. Returns the number of the order."""
 
     def follow(self, partitions: Iterable[tuple[PartitionHandle, int]]) -> None:
         """Fetches each partition from the end of its log, in the given leader epoch. If a partition is already followed

@@ -61,9 +61,10 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
             memcpy(&grown[found.count], &entries[i], sizeof(AbortedTransaction))
             found.count += 1
         # If the last stable offset of an entry is at or above `end`, every transaction that started before `end` had
-        # ended when the entry was written. So no later segment can add one. There is one exception. When Apache Kafka
-        # copies several markers at once, it records the last stable offset after the last of these markers, although
-        # the same producer may have begun another transaction between two of them.
+        # ended when the entry was written. So no later segment can have another aborted transaction that started before
+        # `end`. There is one exception. When Apache Kafka copies several markers at once, it records the last stable
+        # offset after the last of these markers, although the same producer may have begun another transaction between
+        # two of them.
         if entries[i].last_stable_offset >= end and entries[i].last_offset + 1 >= end:
             complete = 1
             break

@@ -275,7 +275,8 @@ class PartitionHandle:
 
     def delete_records(self, offset: int) -> tuple[int, int, Acknowledgement | None]:
         """Deletes the records below `offset` (-1: below the high watermark). Returns the error, the low watermark, and
-        the condition under which all replicas have deleted the records, or None if they already have. Blocking."""
+        an acknowledgement. The acknowledgement is satisfied when all replicas have deleted the records. It is None if
+        they already have. Blocking."""
 
     def drop_below(self, offset: int) -> int: ...
     def delete_old_segments(self) -> int:

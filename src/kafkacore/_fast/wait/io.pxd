@@ -39,9 +39,9 @@ ctypedef struct Job:
     Job *next
     Inbox *reply
     void (*run)(Job *job) noexcept nogil  # runs on a pool thread
-    # NULL, or a function that the pool calls instead of `run`. Its argument is a list, linked by `next`, of this job
-    # and the jobs queued right after it that have the same `run_all`. The list has at most JOBS_AT_ONCE jobs. One sync
-    # can then serve all these jobs. `reply` must be NULL.
+    # NULL, or a function that the pool calls instead of `run`. Its argument is a list of jobs, linked by `next`: this
+    # job, and the jobs with the same `run_all` that were queued right after it. The list has at most JOBS_AT_ONCE jobs.
+    # One sync can serve all jobs of the list. `reply` must be NULL.
     void (*run_all)(Job *first) noexcept nogil
     int64_t submitted_ns
 

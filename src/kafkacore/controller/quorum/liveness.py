@@ -130,7 +130,7 @@ class Liveness:
             else:
                 over.append(contact)
         for contact in over:
-            # In case the broker cannot be fenced now, a call after another pulse returns it again.
+            # If the broker cannot be fenced now, a call after another pulse returns the broker again.
             self._push(time_ms + self._time.pulse_ms, contact)
         return sorted((contact.broker_id, contact.epoch) for contact in over)
 

@@ -1,7 +1,7 @@
 """The gauges of the controller (KafkaController's metrics), which are computed from the context.
 
-Kafka's controller updates its gauges after each event. This one counts all partitions again, so it waits for a second
-in which it collects the changes of several events.
+Kafka's controller updates its gauges after each event. This controller counts all partitions for each update, so one
+update covers all events of a second.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class _Proposal(NamedTuple):
 
 
 class AlterPartitions(Event):
-    """Handles AlterPartitionRequest 0 to 3 from any number of brokers."""
+    """Handles AlterPartitionRequests (versions 0 to 3) from any number of brokers."""
 
     priority: ClassVar = Priority.LEADERSHIP
     state: ClassVar = "IsrChange"

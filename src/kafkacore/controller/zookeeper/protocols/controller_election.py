@@ -86,8 +86,8 @@ class Reelect(Identity):
 
 
 class ControllerChange(Identity):
-    """`/controller` was created or written. It may have been deleted since. The watch that fired reports only the first
-    change, so this event is also a reason to stand for election."""
+    """`/controller` was created or written. A watch reports only the first change, and the znode may have been deleted
+    since. In that case this broker stands for election."""
 
 
 class Pause:

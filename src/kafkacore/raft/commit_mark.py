@@ -44,8 +44,8 @@ class CommitMark:
         self.offset = offset
 
     def remove(self) -> None:
-        """Removes the mark. Call this before the log is replaced. A crash during the replacement may lose records below
-        the mark, and the next start would then refuse the log.
+        """Removes the mark. Call this before the log is replaced. Otherwise a crash during the replacement could leave
+        a log that ends below the mark, and the next start would refuse this log.
         """
         if self._files.exists(self._checkpoint.path):
             self._files.unlink(self._checkpoint.path)

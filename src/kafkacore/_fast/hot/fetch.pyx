@@ -341,7 +341,8 @@ cdef void release_reads(FetchCall *call) noexcept nogil:
 
 
 cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
-    """Returns whether a read_committed reader needs the aborted transactions, which must be looked up in files."""
+    """Returns whether the client reads with READ_COMMITTED and a part that was read may have aborted transactions. Only
+    files list these transactions."""
     cdef int32_t i
     if call.body.isolation_level == READ_COMMITTED:
         for i in range(call.count):

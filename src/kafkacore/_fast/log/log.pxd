@@ -181,5 +181,5 @@ cdef LogDir *log_dir(const Log *log) noexcept nogil
 # Call this after an error of the directory. Takes the directory offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
 # Like `log_fail`, for work that began when the log was in `dir`. If the log has been closed or moved to another
-# directory since then, only `dir` goes offline. If `error` is ENOENT then, nothing goes offline.
+# directory in the meantime, only `dir` goes offline; after an ENOENT, nothing goes offline.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

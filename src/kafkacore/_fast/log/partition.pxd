@@ -167,8 +167,8 @@ ctypedef struct FetchView:
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
     bint is_in_sync       # the requesting follower is in the committed ISR
-    # Nothing was read, for three reasons together: the follower is not in the ISR, the partition is throttled, and the
-    # replication quota is exceeded.
+    # Whether nothing was read because of the replication quota. This is so if the quota is exceeded, the partition is
+    # throttled, and the follower is not in the ISR.
     bint is_held_back
     bint is_added         # a reassignment adds the requesting follower
 

@@ -75,7 +75,7 @@ def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupRe
 
 
 def join_protocol_name(api_version: int, name: str | None) -> str | None:
-    """Returns a missing protocol name in the form of a version: None, or an empty text before version 7."""
+    """Returns `name`. If there is no name, returns None, or an empty text before version 7."""
     if api_version < 7:
         return name or ""
     return name or None

@@ -42,6 +42,8 @@ from seeds import SEED
 
 BROKERS = (1, 2, 3, 4, 5, 70_000)  # the last id is too large for a table that is indexed by broker id
 TOPICS, PARTITIONS = 60, 5
+# Decisions differed in the last four: ELRs were not sorted, or the leader depended on the order of removed replicas.
+SEEDS = (*range(SEED, SEED + 60), 2006, 4041, 4058, 5018)
 CONFIG = BrokerConfig(
     {
         "process.roles": "controller",
@@ -164,7 +166,7 @@ def test_decision_in_columns_equals_the_decisions_one_by_one(monkeypatch: pytest
     monkeypatch.setattr(records_module, "COLUMN_RUN_ROWS", 2)
     monkeypatch.setattr(records_module, "COLUMN_RUN_SAMPLES", 2)
     in_columns = 0
-    for seed in range(SEED, SEED + 60):
+    for seed in SEEDS:
         random = Random(seed)
         root = cluster(random, 30 if elr else random.choice((21, 30)), elr)
         decide = decision(random, root)
@@ -297,7 +299,7 @@ def test_request_for_many_partitions_in_columns_equals_the_one_decided_one_by_on
     monkeypatch.setattr(records_module, "COLUMN_RUN_ROWS", 2)
     monkeypatch.setattr(records_module, "COLUMN_RUN_SAMPLES", 2)
     in_columns = 0
-    for seed in range(SEED, SEED + 60):
+    for seed in SEEDS:
         random = Random(seed)
         root = cluster(random, 30 if elr else random.choice((21, 30)), elr)
         request = asked(random, root)

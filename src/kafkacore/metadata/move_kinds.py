@@ -69,7 +69,7 @@ def decide_moves(
     plan = Plan(len(examples), len(brokers) - 1, LISTS)
     for kind, example in enumerate(examples.tolist()):
         record = decide(example)
-        if record is None:
+        if record is None or _depends_on_ids(record):
             plan.odd[kind] = True
         plan.put(kind, brokers[:-1, example].tolist(), record)
     odd = made.odd | plan.odd[kinds]
@@ -82,6 +82,14 @@ def decide_moves(
     _sort_the_removed(columns)
     _locate(columns, plan, made, target, kinds, at, default_directory)
     return Moved(columns, left)
+
+
+def _depends_on_ids(record: Any) -> bool:
+    """Returns whether the new leader is one of several replicas that will be removed. Their order in the replica list,
+    which decides who leads, is the order of their ids. So other partitions with the same pattern can get another
+    leader."""
+    removing = record.removing_replicas or ()
+    return len(removing) > 1 and record.leader in removing
 
 
 def _padded(wanted: Wanted) -> Ints:

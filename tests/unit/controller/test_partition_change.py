@@ -122,6 +122,16 @@ def test_last_known_leader_is_a_replica_that_has_led() -> None:
     assert after(removed, Target(isr=(), replicas=(1,), adding=()), {4}, min_isr=2, elr=True).last_known_elr == ()
 
 
+def test_order_of_an_elr_is_no_change() -> None:
+    row = partition((1, 17, 2), (1,), 1, elr=(17, 2))
+    assert after(row, Target(), {1}, min_isr=2, elr=True) is row
+
+
+def test_last_known_leader_is_forgotten_when_its_replica_is_removed() -> None:
+    row = partition((1, 4), (), -1, last_known_elr=(4,), adding=(4,), elr=(1,))
+    assert after(row, Target(replicas=(1,), adding=()), set(), min_isr=2, elr=True).last_known_elr == ()
+
+
 def test_last_known_leader_is_not_elected_when_its_replica_is_removed() -> None:
     row = partition((1, 4), (), -1, last_known_elr=(4,), adding=(4,))
     assert after(row, Target(replicas=(1,), adding=()), {4}, min_isr=2, elr=True).leader == -1

@@ -163,24 +163,26 @@ class _Change:
     def _record_elr(self, record: Any) -> None:
         if record.isr is not None or not self.rules.elr_enabled:
             self.elr = []
-        if tuple(self.elr) != self.was.elr:
+        if set(self.elr) != set(self.was.elr):  # Apache Kafka does not sort an ELR
             record.eligible_leader_replicas = self.elr
 
     def _record_last_known_leader(self, record: Any) -> None:
         if not self.rules.elr_enabled:
             return
         leader = self.was.leader if record.leader == NO_LEADER_CHANGE else record.leader
-        if leader == NO_LEADER and not self.was.last_known_elr:
-            record.last_known_elr = self._last_leader()
+        if leader == NO_LEADER:
+            last = [each for each in self.was.last_known_elr if each in self.replicas] or self._last_leader()
+            if tuple(last) != self.was.last_known_elr:
+                record.last_known_elr = last
         elif record.leader >= 0 and self.was.last_known_elr:
             record.last_known_elr = []
 
-    def _last_leader(self) -> list[int] | None:
-        """Returns the leader that a partition without a leader had last, or None if that replica is gone. While the ELR
-        feature was off, the last leader stayed in the ISR as its only member."""
+    def _last_leader(self) -> list[int]:
+        """Returns the leader that a partition without a leader had last, or nothing if that replica is gone. While the
+        ELR feature was off, the last leader stayed in the ISR as its only member."""
         was = self.was
         last = was.isr if was.leader == NO_LEADER and len(was.isr) == 1 and not self.isr else (was.leader,)
-        return list(last) if last[0] in self.replicas else None
+        return [each for each in last if each in self.replicas]
 
     def _record_assignment(self, record: Any) -> None:
         known = dict(zip(self.was.replicas, self.was.directories, strict=True)) | (self.target.directories or {})

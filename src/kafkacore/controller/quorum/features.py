@@ -173,13 +173,14 @@ def _without_elr(image: MetadataImage) -> Work[list[Message]]:
                 continue
             found = True
             row = image.partition_at(number * CHUNK_ROWS + index)
-            if not row.isr:
-                change = PartitionChangeRecord(topic_id=image.topic_at(row.topic_row).topic_id)
-                last = [each for each in row.last_known_elr if not row.elr or each in row.elr]
-                change.partition_id, change.isr = row.partition, (last or list(row.elr))[:1]
-                if not row.elr and row.recovery_state != RECOVERING:
-                    change.leader_recovery_state = RECOVERING
-                records.append(change)
+            last = [each for each in row.last_known_elr if each in (row.elr or row.replicas)]
+            if row.isr or not (last or row.elr):
+                continue
+            change = PartitionChangeRecord(topic_id=image.topic_at(row.topic_row).topic_id)
+            change.partition_id, change.isr = row.partition, (last or list(row.elr))[:1]
+            if not row.elr and row.recovery_state != RECOVERING:
+                change.leader_recovery_state = RECOVERING
+            records.append(change)
     return [*records, ClearElrRecord(topic_name="")] if found else []
 
 

@@ -334,3 +334,15 @@ def test_new_partition_gets_as_many_replicas_as_the_reassignment_of_the_first_on
         assert (await grow(harness, "a", 3, [[1, 2]])).error_code == 0
 
     run(story)
+
+
+def test_topic_is_refused_when_the_same_request_creates_a_topic_with_the_same_metric_name(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        response = await create(harness, topic("a.b", 0), topic("a_b"), topic("a.b.c"), topic("a_b_c"))
+        codes = {each.name: ErrorCode(each.error_code).name for each in response.topics}
+        assert codes == {
+            "a.b": "INVALID_PARTITIONS", "a_b": "NONE", "a.b.c": "NONE", "a_b_c": "INVALID_TOPIC_EXCEPTION"
+        }  # fmt: skip
+
+    run(story)

@@ -85,6 +85,7 @@ class TopicCreation:
         self._image, self._settings, self._new_id, self._descriptions = image, settings, new_id, descriptions
         self._placement = Placement(image, settings)
         self._records: list[Message | PartitionRun] = []
+        self._lookalikes: dict[str, str] = {}  # names of topics that this request creates, by their unified names
 
     def decide(self, request: Any) -> Work[Decision]:
         """Decides about the topics. Raises POLICY_VIOLATION if the request creates too many partitions. All other
@@ -124,6 +125,8 @@ class TopicCreation:
             replicas = self._placement.of_new_topic(topic)
         except KafkaError as error:
             return self._refused(topic.name, ErrorCode(error.code), str(error))
+        if has_collision_characters(topic.name):
+            self._lookalikes[unify_collision_characters(topic.name)] = topic.name
         topic_id = self._new_id()
         records = self._records
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
@@ -147,10 +150,11 @@ class TopicCreation:
         if name in self._image.topics_by_name:
             raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if has_collision_characters(name):
-            others = self._image.lookalikes.get(unify_collision_characters(name))
-            if others:
+            key = unify_collision_characters(name)
+            other = next(iter(self._image.lookalikes.get(key) or ()), self._lookalikes.get(key))
+            if other is not None:
                 raise error_for(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}"
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
                 )
 
     def _check_configs(self, topic: Any) -> Work[dict[str, str]]:

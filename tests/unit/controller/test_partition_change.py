@@ -127,6 +127,14 @@ def test_order_of_an_elr_is_no_change() -> None:
     assert after(row, Target(), {1}, min_isr=2, elr=True) is row
 
 
+def test_last_eligible_replica_is_remembered_when_the_last_leader_is_not_known() -> None:
+    row = partition((1, 2), (), -1, elr=(1, 2))
+    one = after(row, Target(ineligible=frozenset([1])), set(), min_isr=2, elr=True)
+    assert (one.elr, one.last_known_elr) == ((2,), ())
+    none = after(one, Target(ineligible=frozenset([2])), set(), min_isr=2, elr=True)
+    assert (none.elr, none.last_known_elr) == ((), (2,))
+
+
 def test_last_known_leader_is_forgotten_when_its_replica_is_removed() -> None:
     row = partition((1, 4), (), -1, last_known_elr=(4,), adding=(4,), elr=(1,))
     assert after(row, Target(replicas=(1,), adding=()), set(), min_isr=2, elr=True).last_known_elr == ()

@@ -178,11 +178,12 @@ class _Change:
             record.last_known_elr = []
 
     def _last_leader(self) -> list[int]:
-        """Returns the leader that a partition without a leader had last, or nothing if that replica is gone. While the
-        ELR feature was off, the last leader stayed in the ISR as its only member."""
-        was = self.was
-        last = was.isr if was.leader == NO_LEADER and len(was.isr) == 1 and not self.isr else (was.leader,)
-        return [each for each in last if each in self.replicas]
+        """Returns the last leader of a partition without a leader. If the leader is not known, and no replica is in the
+        ISR or in the ELR any more, returns a replica that was, unless its log was lost with its directory."""
+        last: Iterable[int] = (self.was.leader,)
+        if self.was.leader == NO_LEADER:
+            last = () if self.isr or self.elr or self.target.directories else (*self.was.isr, *self.was.elr)
+        return [each for each in last if each in self.replicas][:1]
 
     def _record_assignment(self, record: Any) -> None:
         known = dict(zip(self.was.replicas, self.was.directories, strict=True)) | (self.target.directories or {})

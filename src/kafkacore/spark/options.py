@@ -61,7 +61,7 @@ class SourceOptions:
     """The options of `spark.read` and `spark.readStream`."""
 
     streaming: bool
-    kafka: Mapping[str, str]  # keys of Kafka's client, without the prefix `kafka.`
+    kafka: Mapping[str, str] = field(repr=False)  # keys of Kafka's client without `kafka.`; may contain passwords
     start: Bound
     end: Bound
     topics: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class SourceOptions:
 class SinkOptions:
     """The options of `df.write` and `df.writeStream`."""
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str | None = None
     exactly_once: bool = False
     staging: str | None = None

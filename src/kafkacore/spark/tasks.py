@@ -3,7 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ def tasks(ranges: Sequence[Range], min_records: int = 1) -> list[InputPartition]
 class RangeReading:
     """The data of a query that every task needs. Spark pickles this object."""
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     schema: StructType
     fail_on_data_loss: bool
 

@@ -145,6 +145,18 @@ def test_a_wrong_option_of_a_sink_is_refused_by_name(options, complaint):
         sink(**options)
 
 
+def test_texts_of_options_show_no_password():
+    pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
+    from kafkacore.spark.sink import RowWriting
+    from kafkacore.spark.tasks import RangeReading
+
+    secret = {"kafka.bootstrap.servers": "h:1", "kafka.ssl.key.password": "hidden"}
+    read = source_options({**secret, "subscribe": "t"}, streaming=False)
+    written = sink_options(secret, streaming=False)
+    shown = [read, RangeReading(read.kafka, None, True), written, RowWriting(written, ())]
+    assert "hidden" not in repr(shown) + str(shown)
+
+
 def test_exactly_once_needs_a_place_for_staged_batches_and_full_acknowledgement():
     with pytest.raises(OptionError, match="stagingLocation"):
         sink(streaming=True, exactlyOnce="true")

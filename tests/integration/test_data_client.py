@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -95,6 +97,16 @@ def test_partitions_are_read_in_one_session_when_they_share_a_leader(broker, cli
         mine = found.filter(pc.equal(found.column("partition"), partition))
         assert mine.column("offset").to_pylist() == list(range(1000))
         assert mine.column("value").to_pylist() == [b"%d" % i + bytes(100) for i in range(1000)]
+
+
+def test_small_ranges_need_little_memory_when_there_are_many(client):
+    def resident_bytes():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident_bytes()
+    reading = client.read([Range("missing" * 30, partition, 0, 10) for partition in range(1000)])
+    assert resident_bytes() - before < 100 << 20  # a decoder for full batches needs 2 MB for such a name
+    reading.close()
 
 
 def test_records_larger_than_a_fetch_are_read(broker):

@@ -146,7 +146,8 @@ class Reader:
             self._columns,
             wanted.topic,
             wanted.partition,
-            self._limits.max_rows,
+            # A decoder reserves room for the rows of a whole Arrow batch, which many small ranges do not need.
+            min(self._limits.max_rows, wanted.end - wanted.start),
             self._limits.max_bytes,
             check_crcs=self._options["check.crcs"],
         )

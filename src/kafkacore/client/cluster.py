@@ -200,15 +200,20 @@ class Cluster:
         return topic
 
     def partition(self, name: str, partition: int, limit: float | None = None) -> Partition:
-        """Returns the metadata of a partition. Raises PartitionMissing, and the same errors as `topics`."""
+        """Returns the metadata of a partition. Requests it again while the partition is missing: it may have been added
+        since the last request, and some brokers may not know it yet. Raises PartitionMissing, and the same errors as
+        `topics`."""
+        limit = self.deadline() if limit is None else limit
         topic = self.topic(name, limit)
-        found = topic.partitions.get(partition)
-        if found is None:
-            topic = self.topics([name], limit)[name]  # partitions may have been added since the last request
-            found = topic.partitions.get(partition)
-        if found is None:
+        for look in range(_LOOKS):
+            if partition in topic.partitions:
+                return topic.partitions[partition]
+            if look:
+                self.pause(look, limit)
+            topic = self.topics([name], limit)[name]
+        if partition not in topic.partitions:
             raise PartitionMissing(name, partition, len(topic.partitions))
-        return found
+        return topic.partitions[partition]
 
     def forget(self, names: Collection[str]) -> None:
         """Drops the cached metadata of these topics, so that the next call requests it again."""

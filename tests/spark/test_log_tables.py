@@ -253,6 +253,21 @@ def test_metadata_after_a_batch_is_read_when_its_checksum_is_right_and_its_recor
     assert {row["offset"] for row in shown if row["file"] == bad["file"] and row["problem"] is None} == offsets
 
 
+def test_metadata_after_a_control_record_is_read_when_its_content_is_unreadable(copied):
+    before = rows(copied, "metadata")
+    bad = next(row for row in rows(copied, "batches", topics="__cluster_metadata") if row["control"])
+    path = copied / bad["file"]
+    start, leader_change = bad["position"], b"\0\0\0\2"
+    value = path.read_bytes().index(leader_change, start + 61) + len(leader_change) + 1 - start  # after its length
+    overwrite(path, bad, value, (99).to_bytes(2, "big"))
+    shown = rows(copied, "metadata", onCorrupt="rows")
+    (problem,) = [row["problem"] for row in shown if row["problem"] is not None]
+    assert problem.startswith(f"{path}: byte {bad['position']}, the batch at offset {bad['baseOffset']}: ")
+    assert len(shown) == len(before) - bad["recordCount"] + 1
+    with pytest.raises(CorruptBatchError, match=str(path)):
+        rows(copied, "metadata")
+
+
 def test_torn_tail_of_the_active_segment_is_the_end(copied):
     path = max((copied / "small-0").glob("*.log"))
     os.truncate(path, path.stat().st_size - 10)

@@ -7,8 +7,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from kafkacore._fast.codec.compression import CodecError
-from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, InvalidRecordError, Record
+from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, Record
 from kafkacore.inspection.decoders import cluster_metadata, control_content, offsets, transaction_log
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.spark.log.rows import batches_of, micros
@@ -46,7 +45,7 @@ def _decoded(block: Block, make: Any, split: Split) -> Iterator[dict[str, Any] |
     for batch in batches:
         try:
             yield from make(batch, split)
-        except (CodecError, CorruptBatchError, InvalidRecordError) as error:
+        except (KafkaError, ValueError) as error:  # a bad body, record, or content of a control record
             position = block.position + batches.position - batch.size_bytes
             yield Damage(block.path, position, batch.base_offset, str(error))
 

@@ -141,6 +141,34 @@ def test_transactions_show_the_states_of_a_transaction(apache_kafka):
     ]  # fmt: skip
 
 
+def test_groups_and_lag_history_tell_commits_of_aborted_transactions(apache_kafka, spark):
+    from kafkacore.spark.log.tables import SCHEMAS
+    from kafkacore.spark.pipelines.lag_history import commits
+
+    broker = apache_kafka("apache-4.3")
+    group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "in-transactions", "log_level": 0})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "commits", "log_level": 0})
+    producer.init_transactions(30)
+    for offset, end in ((5, producer.commit_transaction), (6, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("input", b"v")
+        producer.flush(30)
+        member = group.consumer_group_metadata()
+        producer.send_offsets_to_transaction([TopicPartition("input", 0, offset)], member, 30)
+        end(30)
+    group.close()
+
+    def found():
+        shown = table(broker.log_dir, "groups")
+        return [row for row in shown.to_pylist() if row["group"] == "in-transactions" and row["type"] == "offset"]
+
+    wait_until(lambda: any(row["aborted"] for row in found()), what="the marker of the second transaction")
+    assert [(row["committedOffset"], row["aborted"]) for row in found()] == [(5, False), (6, True)]
+    schema = SCHEMAS["groups"]
+    frame = spark.createDataFrame([tuple(row[name] for name in schema.names) for row in found()], schema)
+    assert [row.committedOffset for row in commits(frame).collect()] == [5]
+
+
 def test_metadata_shows_topics_and_partitions(log_dir):
     found = rows(log_dir, "metadata")
     assert set(CODECS) <= {row["name"] for row in found if row["type"] == "TOPIC_RECORD"}

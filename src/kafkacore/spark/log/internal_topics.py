@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from kafkacore.inspection.decoders import cluster_metadata, control_content, off
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.spark.log.rows import batches_of, micros
 from kafkacore.spark.log.scanning import Block, Damage, blocks, shown_path
+from kafkacore.spark.log.small_files import aborted_by_producer
 from kafkacore.spark.log.splits import Split
 from kafkacore.storage import names
 
@@ -21,7 +23,11 @@ _OFFSET_COMMITS = ("0", "1")  # the types of the keys that commit offsets
 def decoded_batches(split: Split, table: str, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
     """Returns the rows of a split of one of Kafka's own topics. With `corrupt_rows`, damage becomes a row with a
     `problem`; otherwise damage raises an error."""
-    make = {"groups": _group_rows, "transactions": _transaction_rows, "metadata": _metadata_rows}[table]
+    make = {
+        "groups": partial(_group_rows, aborted=AbortedTransactions(split.segment.replica.path)),
+        "transactions": _transaction_rows,
+        "metadata": _metadata_rows,
+    }[table]
     yield from batches_of(_rows(split, make, corrupt_rows=corrupt_rows), schema)
 
 
@@ -57,11 +63,28 @@ def _json(value: Any) -> str | None:
 # --- __consumer_offsets ---
 
 
-def _group_rows(batch: Batch, _split: Split) -> Iterator[dict[str, Any]]:
+class AbortedTransactions:
+    """The aborted transactions of a partition, according to its transaction indexes. Reads them when it first needs
+    them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: dict[int, list[tuple[int, int]]] | None = None
+
+    def contain(self, batch: Batch) -> bool:
+        if not batch.is_transactional:
+            return False
+        if self._found is None:
+            self._found = aborted_by_producer(self._path)
+        return any(first <= batch.base_offset <= last for first, last in self._found.get(batch.producer_id, ()))
+
+
+def _group_rows(batch: Batch, _split: Split, *, aborted: AbortedTransactions) -> Iterator[dict[str, Any]]:
     if batch.is_control:
         return
+    is_aborted = aborted.contain(batch)
     for record in batch:
-        yield _group_row(record)
+        yield {**_group_row(record), "aborted": is_aborted}
 
 
 def _group_row(record: Record) -> dict[str, Any]:

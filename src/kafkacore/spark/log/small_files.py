@@ -2,7 +2,9 @@
 them."""
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from kafkacore._fast.log.index_files import aborted_transactions, offset_entries, time_entries
@@ -87,6 +89,19 @@ def index_rows(replica: Replica, types: Collection[str]) -> Iterator[dict[str, A
             continue
         except (OSError, ValueError) as error:
             yield {**row, "problem": f"{name}: {error}"}
+
+
+def aborted_by_producer(path: str) -> dict[int, list[tuple[int, int]]]:
+    """Returns the first and the last offset of each aborted transaction in the transaction indexes of a replica, by
+    producer id. Raises ValueError if an index is malformed."""
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for name in _listed(path):
+        parsed = names.parse_file_name(name)
+        if parsed is not None and parsed[1] == names.TRANSACTION_INDEX:
+            with suppress(FileNotFoundError), open(os.path.join(path, name), "rb") as file:
+                for producer_id, first, last, _stable in aborted_transactions(file.read()):
+                    found[producer_id].append((first, last))
+    return found
 
 
 def _listed(path: str) -> list[str]:

@@ -46,7 +46,7 @@ SCHEMAS: Final = {
     "groups": _table(
         broker=_INT, partition=_INT, offset=_LONG, timestamp=_TIME, type=_TEXT, group=_TEXT, topic=_TEXT,
         topicPartition=_INT, committedOffset=_LONG, committedLeaderEpoch=_INT, metadata=_TEXT, commitTimestamp=_TIME,
-        tombstone=_BOOL, key=_TEXT, value=_TEXT, problem=_TEXT,
+        tombstone=_BOOL, aborted=_BOOL, key=_TEXT, value=_TEXT, problem=_TEXT,
     ),
     "transactions": _table(
         broker=_INT, partition=_INT, offset=_LONG, timestamp=_TIME, transactionalId=_TEXT, producerId=_LONG,

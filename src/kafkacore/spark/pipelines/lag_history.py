@@ -23,8 +23,9 @@ _DECODED: Final = (
 
 def commits(groups: DataFrame) -> DataFrame:
     """Returns the commits in the table `groups`: group, topic, partition, committedOffset, commitTimestamp, and the
-    position of the record (`logPartition`, `logOffset`). A commit that several brokers hold occurs once."""
-    found = groups.where((F.col("type") == "offset") & ~F.col("tombstone"))
+    position of the record (`logPartition`, `logOffset`). A commit that several brokers hold occurs once. Commits of
+    aborted transactions are left out."""
+    found = groups.where((F.col("type") == "offset") & ~F.col("tombstone") & ~F.col("aborted"))
     return found.dropDuplicates(["partition", "offset"]).select(
         "group", "topic", F.col("topicPartition").alias("partition"), "committedOffset", "commitTimestamp",
         F.col("partition").alias("logPartition"), F.col("offset").alias("logOffset"),
@@ -165,6 +166,7 @@ def follow(spark: SparkSession, bootstrap_servers: str, path: str, checkpoint: s
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("subscribe", names.OFFSETS_TOPIC)
         .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")
         .option("columns", "key,value,offset")
         .load()
     )

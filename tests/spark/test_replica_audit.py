@@ -109,6 +109,17 @@ def test_replica_that_has_not_caught_up_is_found_only_when_it_is_in_the_isr(audi
     assert (row["broker"], row["kind"], row["offset"]) == (4, "truncated", offset)
 
 
+def test_member_of_the_isr_without_any_file_is_found(audit, copied, spark):
+    shutil.rmtree(copied[4] / "clicks-0")
+    for checkpoint in copied[4].glob("*-checkpoint"):
+        lines = [line for line in checkpoint.read_text().splitlines()[2:] if not line.startswith("clicks ")]
+        checkpoint.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    assert audit(copied) == []
+    isr = spark.createDataFrame([("clicks", 0, 4), ("clicks", 0, 9)], "topic string, partition int, broker int")
+    (row,) = audit(copied, isr=isr)
+    assert (row["broker"], row["kind"], row["offset"]) == (4, "truncated", 0)
+
+
 def test_lost_newest_record_of_a_key_is_found_in_a_compacted_topic(audit, copied):
     path = first_segment(copied[3], "clicks")
     offset = lose(path, len(batches(path)) - 2)

@@ -186,12 +186,24 @@ def _too_short(bounds: DataFrame, isr: DataFrame | None) -> DataFrame:
         must = bounds.withColumn("must", F.col("highWatermark"))
     else:
         members = isr.select(*_REPLICA).distinct().withColumn("member", F.lit(True))
-        must = bounds.join(members, list(_REPLICA), "left").withColumn(
-            "must", F.when(F.col("member"), F.col("committed")).when(F.col("present"), F.col("highWatermark"))
+        must = (
+            bounds.join(members, list(_REPLICA), "left")
+            .withColumn(
+                "must", F.when(F.col("member"), F.col("committed")).when(F.col("present"), F.col("highWatermark"))
+            )
+            .unionByName(_absent(bounds, members), allowMissingColumns=True)
         )
     short = must.where(F.col("end") < F.col("must"))
     detail = F.format_string("the log ends at offset %s, but must reach %s", F.col("end"), F.col("must"))
     return short.select(*_row(TRUNCATED, F.col("end"), F.col("must"), detail))
+
+
+def _absent(bounds: DataFrame, members: DataFrame) -> DataFrame:
+    """Returns the members of ISRs of which no file exists, although other files of their brokers do."""
+    given = bounds.select("broker").distinct()
+    committed = bounds.groupBy(*_PARTITION).agg(F.max("committed").alias("must"))
+    absent = members.join(given, "broker", "left_semi").join(bounds, list(_REPLICA), "left_anti")
+    return absent.join(committed, list(_PARTITION)).withColumn("end", F.lit(0).cast("long"))
 
 
 def _gaps(batches: DataFrame) -> DataFrame:

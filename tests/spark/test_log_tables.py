@@ -302,6 +302,19 @@ def test_torn_tail_of_the_active_segment_is_the_end(copied):
     assert [row["offset"] for row in rows(copied, topics="small")] == list(range(2999))
 
 
+@pytest.mark.parametrize("name", ["records", "batches"])
+def test_preallocated_space_is_the_end_of_the_active_segment_only(copied, name):
+    *_, sealed, active = sorted((copied / "small-0").glob("*.log"))
+    before = rows(copied, name, topics="small")
+    with active.open("ab") as file:
+        file.write(bytes(1 << 20))
+    assert rows(copied, name, topics="small") == before
+    with sealed.open("ab") as file:
+        file.write(bytes(1 << 20))
+    with pytest.raises(CorruptBatchError, match=str(sealed)):
+        rows(copied, name, topics="small")
+
+
 def test_torn_tail_of_another_segment_is_damage(copied):
     first, second, *_ = sorted((copied / "small-0").glob("*.log"))
     os.truncate(first, first.stat().st_size - 10)

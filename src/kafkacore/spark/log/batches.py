@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kafkacore._fast.columns.batch_columns import BATCH_COLUMNS, BatchColumns
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore.spark.log.rows import batches_of, repeated
-from kafkacore.spark.log.scanning import BLOCK_BYTES, Damage, opened, shown_path, torn
+from kafkacore.spark.log.scanning import BLOCK_BYTES, Damage, is_preallocated, opened, shown_path, torn
 from kafkacore.spark.log.splits import Split
 
 _NATIVE: Final = frozenset(BATCH_COLUMNS)
@@ -65,6 +65,8 @@ def _scan(file: FileIO, split: Split, shown: str) -> Iterator[pa.RecordBatch | D
                 yield pa.record_batch(rows)
             position += used
             if columns.damage is not None:
+                if split.segment.active and is_preallocated(file.name, position):
+                    return
                 yield Damage(file.name, position, None, columns.damage)
                 return
             if used == 0 and (len(data) < asked or asked == split.end - position):

@@ -12,6 +12,7 @@ from kafkacore.spark.log.splits import Split
 
 BLOCK_BYTES: Final = 4 << 20
 _WHOLE: Final = 1 << 31  # larger than any batch
+_ZEROS: Final = 4096  # no batch begins with so many zeros
 
 
 class Damage(NamedTuple):
@@ -115,7 +116,8 @@ def blocks(split: Split) -> Iterator[Block | Damage]:
     """Yields the intact batches of the split, in blocks of whole batches, and the damage between them, in file order.
 
     An incomplete batch at the end of the active segment ends the scan and is not damage, because an append may be in
-    progress. If a batch has an impossible length, the scan finds nothing after this batch.
+    progress. Neither is the space that a broker with log.preallocate has reserved there. If a batch has an impossible
+    length, the scan finds nothing after this batch.
     """
     found = opened(split, _scan_of)
     if found is None:
@@ -127,13 +129,24 @@ def blocks(split: Split) -> Iterator[Block | Damage]:
             try:
                 data = scan.sound(BLOCK_BYTES)
             except CorruptBatchError:
-                yield Damage(scan.path, scan.position, None, REASONS[scan.damage])
+                if not split.segment.active or not is_preallocated(scan.path, scan.position):
+                    yield Damage(scan.path, scan.position, None, REASONS[scan.damage])
                 return
             if data is None:
                 break
             yield Block(scan.path, position, data) if len(data) else _bad_batch(scan)
         if scan.left and not split.segment.active:
             yield torn(scan.path, scan.position, scan.size)
+
+
+def is_preallocated(path: str, position: int) -> bool:
+    """Returns whether the file has only zeros at `position`, as in space that a broker has reserved for appends."""
+    try:
+        with open(path, "rb") as file:
+            found = os.pread(file.fileno(), _ZEROS, position)
+    except FileNotFoundError:  # the segment was deleted during the read
+        return True
+    return bool(found) and not any(found)
 
 
 def torn(path: str, position: int, end: int) -> Damage:

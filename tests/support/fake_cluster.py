@@ -38,6 +38,8 @@ class FakeCluster:
 
     def offsets(self, wanted, isolation_level="read_uncommitted"):
         self.asked += 1
+        for topic, _ in wanted:
+            self.topics([topic])
         if self.stale_answers and LATEST in wanted.values():
             return {which: Offset(self.stale_answers.pop(0), -1, 0) for which in wanted}
         return {which: Offset(self.offset(which, when), -1, 0) for which, when in wanted.items()}

@@ -7,7 +7,7 @@ writes it into the checkpoint.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkacore.client import EARLIEST, Client, Range, TopicMissing
+from kafkacore.client import EARLIEST, Client, PartitionMissing, Range, TopicMissing
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.spark.columns import RECORD, check_choice
 from kafkacore.spark.connections import new_client
@@ -106,8 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, ids_then = from_json_object(start)
         last, ids = from_json_object(end)
         kept = self.still_there(first, ids_then, last, ids)
-        new = last.keys() - kept.keys()
-        earliest = self.cluster().at(new, EARLIEST)
+        earliest = self.first_of(last.keys() - kept.keys())
         self.report_late_starts({which: at for which, at in earliest.items() if at > 0 and which not in first})
         begin = {**kept, **earliest}
         # If Spark restarts before the first commit, `initialOffset` may return greater offsets than the end in the
@@ -116,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.report_steps_back(begin, last)
         found = [
             Range(topic, number, begin[topic, number], last[topic, number], uuid(ids.get(topic)))
-            for topic, number in sorted(last)
+            for topic, number in sorted(begin)
             if begin[topic, number] < last[topic, number]
         ]
         options = self.options
@@ -140,6 +139,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             raise DataLossError(f"{missing}: it was deleted{CONTINUE}") from missing
         return cluster.latest(cluster.partitions(topics), known), topic_ids(topics)
+
+    def first_of(self, new: Collection[TopicPartition]) -> Positions:
+        """Returns the first offsets of new partitions. Leaves out those that were deleted since the batch was
+        planned."""
+        found: Positions = {}
+        for name in sorted({topic for topic, _ in new}):
+            try:
+                found |= self.cluster().at([which for which in new if which[0] == name], EARLIEST)
+            except (TopicMissing, PartitionMissing) as missing:
+                self.lost(f"{missing}: it was deleted before the query read it")
+        return found
 
     def with_missing(
         self, begin: Positions, ids_then: dict[str, str], latest: Positions, ids: dict[str, str]
@@ -189,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def report_steps_back(self, begin: Positions, last: Positions) -> None:
-        back: list[TopicPartition] = sorted(which for which in last if begin[which] > last[which])
+        back: list[TopicPartition] = sorted(which for which in begin if begin[which] > last[which])
         if back:
             which = back[0]
             self.lost(

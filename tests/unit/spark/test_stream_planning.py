@@ -210,6 +210,20 @@ def test_named_topic_is_read_from_its_position_when_it_was_missing_for_a_while(c
     assert bounds(query.partitions(end, query.latestOffset(end, ALL))) == [("u", 0, first, 8)]
 
 
+def test_planned_batch_goes_on_without_a_new_topic_that_was_deleted_before_it_was_read(cluster):
+    query = reader(subscribe=None, subscribePattern=".", startingOffsets="earliest")
+    _, end = first_batch(query)
+    cluster.logs["u", 0] = (0, 5)
+    cluster.create("u")
+    cluster.grow(1, T0)
+    in_checkpoint = query.latestOffset(end, ALL)
+    del cluster.logs["u", 0]
+    with pytest.raises(DataLossError, match="topic u does not exist: it was deleted before the query read it"):
+        query.partitions(end, in_checkpoint)
+    tolerant = reader(subscribe=None, subscribePattern=".", failOnDataLoss="false")
+    assert bounds(tolerant.partitions(end, in_checkpoint)) == [("t", 0, 100, 101)]
+
+
 def test_topic_that_never_existed_is_named(cluster):
     query = reader(subscribe="t,other", startingOffsets="earliest", failOnDataLoss="false")
     with pytest.raises(TopicMissing, match="topic other does not exist"):

@@ -258,6 +258,40 @@ def test_wrong_path_ends_with_1_and_one_line(spark, tmp_path, monkeypatch, capsy
     assert line.startswith(f"kafkacore: {problem.format(path=wrong)}")
 
 
+def complaint(spark, monkeypatch, capsys, **given):
+    """Runs a command that must end with 1. Returns what it prints to stderr."""
+    from kafkacore.spark.pipelines import commands
+
+    monkeypatch.setattr(commands, "session", lambda name: spark)
+    assert commands.run(Namespace(**{**OPTIONS, **given})) == 1
+    return capsys.readouterr().err
+
+
+def test_audit_ends_with_1_and_one_line_when_directories_do_not_name_their_brokers(
+    spark, story, tmp_path, monkeypatch, capsys
+):
+    import shutil
+
+    copies = [str(shutil.copytree(path, tmp_path / path.name)) for path in brokers(story)]
+    for copy in copies:
+        (tmp_path / copy / "meta.properties").unlink()
+    given = {"pipeline": "replica-audit", "path": copies, "output": str(tmp_path / "out")}
+    problem = complaint(spark, monkeypatch, capsys, **given)
+    assert "of an unknown broker: name each broker's directories once, with their meta.properties" in problem
+    assert len(problem.splitlines()) == 1
+
+
+def test_placement_plan_ends_with_1_and_one_line_when_too_few_brokers_are_left(
+    spark, story, tmp_path, monkeypatch, capsys
+):
+    problem = complaint(
+        spark, monkeypatch, capsys, pipeline="placement-plan", path=[str(path) for path in story.directories.values()],
+        output=str(tmp_path), drain=[story.left, story.successor],
+    )  # fmt: skip
+    assert "only 1 brokers may hold them" in problem
+    assert len(problem.splitlines()) == 1
+
+
 # --- lag history ---
 
 

@@ -65,6 +65,9 @@ def run(arguments: Namespace) -> int:
             raise
         print(f"kafkacore: {problem}", file=sys.stderr)
         return 1
+    except (placement.PlanError, replica_audit.AuditError) as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
     report.write(page)
     print(f"{page}: the report")
     return code

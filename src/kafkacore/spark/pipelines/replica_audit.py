@@ -25,6 +25,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from kafkacore.spark.log.layout import NO_BROKER
+
 LOST: Final = "lost"  # other replicas hold records at these offsets
 TRUNCATED: Final = "truncated"  # the replica ends before an offset that it must have
 DUPLICATE: Final = "duplicate"  # a producer's batch is in the log twice
@@ -41,6 +43,10 @@ _BATCHES: Final = (
     "baseSequence,crc,crcOk,control,problem"
 )
 _RECORDS: Final = "broker,topic,partition,offset,key,value,problem"
+
+
+class AuditError(ValueError):
+    """The directories cannot be audited together. The text explains why."""
 
 
 class Audit(NamedTuple):
@@ -60,6 +66,9 @@ def audit_directories(
         paths: log directories of at least two brokers.
         compacted: compacted topics; topics that a cleaner has already cleaned can be left out.
         isr: topic, partition and broker of each member of an ISR, as `controller_report.last_isr` finds them.
+
+    Raises:
+        AuditError: two directories contain a replica of the same partition on the same broker.
     """
     given = ",".join(paths)
 
@@ -67,6 +76,7 @@ def audit_directories(
         reader = spark.read.format("kafkacore-log").option("path", given).option("table", name)
         return reader.options(onCorrupt="rows", **options).load()
 
+    _refuse_replicas_of_one_broker(table("segments"))
     checkpoints = table("checkpoints").cache()
     cleaned = compacted_partitions(checkpoints, compacted)
     topics = sorted(row["topic"] for row in cleaned.select("topic").distinct().collect())
@@ -78,6 +88,17 @@ def audit_directories(
     bounds = replica_bounds(_live(batches), table("segments"), checkpoints).cache()
     found = findings(batches, bounds, records, compacted=cleaned, aborted=aborted, isr=isr)
     return Audit(found.unionByName(_unreadable(checkpoints)).orderBy(*_PARTITION, "offset", "broker"), bounds)
+
+
+def _refuse_replicas_of_one_broker(segments: DataFrame) -> None:
+    held = segments.where("kind = 'live'").groupBy(*_REPLICA)
+    both = held.agg(F.min("directory").alias("one"), F.max("directory").alias("other")).where("one <> other")
+    for row in both.orderBy(*_PARTITION).limit(1).collect():
+        broker = "an unknown broker" if row["broker"] == NO_BROKER else f"broker {row['broker']}"
+        raise AuditError(
+            f"{row['one']} and {row['other']} both contain {row['topic']}-{row['partition']} of {broker}: name each"
+            " broker's directories once, with their meta.properties, which tells the broker"
+        )
 
 
 def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> DataFrame:

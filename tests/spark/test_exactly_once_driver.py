@@ -2,6 +2,7 @@
 of markers that gets more partitions."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -106,6 +107,22 @@ def test_batch_fails_by_name_when_it_takes_longer_than_the_transaction_may(batch
         batch.commit(**{"kafka.transaction.timeout.ms": "1000"})
     assert batch.written() == []
     monkeypatch.setattr(Producer, "commit", original)
+    batch.commit()
+    assert batch.written() == sorted(VALUES)
+
+
+def test_consumers_do_not_wait_for_a_transaction_when_the_driver_cannot_read_a_staged_file(batch, monkeypatch):
+    original = Producer.send_encoded
+    monkeypatch.setattr(
+        Producer, "send_encoded", lambda producer, batches: (original(producer, batches), producer.flush())[0]
+    )
+    gone = replace(batch.message, file="gone")
+    with pytest.raises(ExactlyOnceError, match="the driver cannot read the staged file"):
+        batch.driver().commit_staged([batch.message, gone], 0)
+    with Client(batch.topics.bootstrap, {}) as client:
+        wanted = dict.fromkeys([(batch.target, 0), (batch.target, 1)], LATEST)
+        assert client.offsets(wanted, "read_committed") == client.offsets(wanted, "read_uncommitted")
+    assert batch.written() == []
     batch.commit()
     assert batch.written() == sorted(VALUES)
 

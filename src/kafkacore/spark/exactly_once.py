@@ -19,6 +19,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -101,6 +102,10 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
                         sender.send_encoded([encoded])
                 markers.send(sender, batch_id)
                 sender.commit()
+        except ExactlyOnceError:
+            with suppress(KafkaError, TimeoutError):
+                sender.abort()  # otherwise consumers would wait until the transaction times out
+            raise
         except (KafkaError, TimeoutError) as error:
             seconds, limit = time.monotonic() - began, int(options["transaction.timeout.ms"]) / 1000
             late = (

@@ -209,6 +209,10 @@ class RaftDriver:
             self._schedule()
         return last
 
+    def members(self) -> frozenset[int]:
+        """Returns the ids of the voters, and of the observers that have fetched from this leader recently."""
+        return self.raft.replication.members()
+
     def why_not_dynamic(self) -> str | None:
         """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
         return self.raft.why_not_dynamic()

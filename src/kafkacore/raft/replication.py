@@ -194,6 +194,15 @@ class Replication:
             role.observers[key] = progress
         return progress
 
+    def members(self) -> frozenset[int]:
+        """Returns the ids of the voters, and of the observers that have fetched from this leader recently."""
+        replica = self._replica
+        found = {voter.key.replica_id for voter in replica.voters.latest.voters()}
+        if isinstance(replica.role, Leader):
+            self._forget_observers(replica.role)
+            found |= {key.replica_id for key in replica.role.observers}
+        return frozenset(found)
+
     def _forget_observers(self, role: Leader) -> None:
         """Removes observers that have not fetched for OBSERVER_SESSION_MS."""
         for key in [

@@ -11,12 +11,18 @@ from kafkacore.controller.quorum import configuration, quotas
 from kafkacore.controller.quorum.decisions import MAX_RECORDS_PER_USER_OP
 from kafkacore.metadata.image import EMPTY_IMAGE
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
+    ControllerRegistrationRequest,
     IncrementalAlterConfigsRequest,
     UpdateFeaturesRequest,
 )
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.replication import OBSERVER_SESSION_MS
+from kafkacore.raft.roles import Progress
+from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.slices import finish_now
 
 BROKER, CLIENT_METRICS = 4, 16
@@ -164,3 +170,36 @@ def test_request_with_too_many_changes_is_refused_when_the_limit_is_passed(run, 
         assert len(checked) == MAX_RECORDS_PER_USER_OP
 
     run(story)
+
+
+def test_removed_controller_of_an_older_release_does_not_prevent_an_upgrade(run) -> None:
+    async def story(harness):
+        features = [
+            ControllerRegistrationRequest.Feature(
+                name=METADATA_VERSION, min_supported_version=7, max_supported_version=21
+            )
+        ]
+        old = ControllerRegistrationRequest(
+            controller_id=7, incarnation_id=Uuid(b"an older release"), features=features
+        )
+        await harness.controller.register_controller(Caller(), old)
+        role = harness.driver.raft.role
+        observer = ReplicaKey(7, Uuid(b"its directory id"))
+        role.observers[observer] = Progress(observer)
+        role.observers[observer].last_fetch_ms = harness.now
+        response = await upgrade(harness)
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "Controller 7 only supports versions 7-21" in response.error_message
+        harness.now += OBSERVER_SESSION_MS + 1
+        harness.driver.raft.tick(harness.now)
+        assert (await upgrade(harness)).error_code == 0
+        assert harness.controller.image.features[METADATA_VERSION] == 30
+
+    async def upgrade(harness):
+        made = UpdateFeaturesRequest
+        update = made.FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=30, upgrade_type=1)
+        caller = Caller()
+        caller.api_version = 1
+        return await harness.controller.update_features(caller, made(timeout_ms=1000, feature_updates=[update]))
+
+    run(story, level=21)

@@ -72,6 +72,9 @@ class Quorum(Protocol):
     def end_offset(self) -> int: ...
     @property
     def kraft_version(self) -> int: ...
+    def members(self) -> frozenset[int]:
+        """Returns the ids of the voters, and of the observers that have fetched from this leader recently."""
+
     def why_not_dynamic(self) -> str | None:
         """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
 
@@ -320,7 +323,7 @@ class QuorumController:
 
         def decide() -> Work[Decision]:
             decision = yield from on_request.features.update_features(
-                self._head, self._settings, request, caller.api_version, quorum.kraft_version, quorum.why_not_dynamic
+                self._head, self._settings, request, caller.api_version, quorum
             )
             raised = any(each.feature == KRAFT_VERSION and each.max_version_level for each in request.feature_updates)
             if raised and not quorum.kraft_version and not decision.response.error_code and not request.validate_only:

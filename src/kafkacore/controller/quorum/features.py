@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings, limit_records
 from kafkacore.metadata.image import BROKER, MetadataImage
@@ -35,13 +34,15 @@ _DOWNGRADE_ALLOWED_UNTIL: Final = 0  # the last version with a boolean instead o
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
+class Quorum(Protocol):
+    @property
+    def kraft_version(self) -> int: ...
+    def members(self) -> frozenset[int]: ...
+    def why_not_dynamic(self) -> str | None: ...
+
+
 def update_features(
-    image: MetadataImage,
-    settings: Settings,
-    request: Any,
-    api_version: int,
-    kraft_version: int,
-    why_not_dynamic: Callable[[], str | None],
+    image: MetadataImage, settings: Settings, request: Any, api_version: int, quorum: Quorum
 ) -> Work[Decision]:
     """Updates all features or none. If an update is refused, the response contains the first error. The decision
     contains no record for kraft.version, because the quorum writes that record itself."""
@@ -53,12 +54,12 @@ def update_features(
     try:
         for each in updates.values():
             yield
-            current = kraft_version if each.feature == KRAFT_VERSION else image.features.get(each.feature, 0)
+            current = quorum.kraft_version if each.feature == KRAFT_VERSION else image.features.get(each.feature, 0)
             kind = each.upgrade_type
             if api_version <= _DOWNGRADE_ALLOWED_UNTIL:
                 kind = SAFE_DOWNGRADE if each.allow_downgrade else UPGRADE
-            _check_level(image, settings, each.feature, each.max_version_level, current, kind)
-            if each.feature == KRAFT_VERSION and each.max_version_level > current and (why := why_not_dynamic()):
+            _check_level(image, settings, quorum, each.feature, each.max_version_level, current, kind)
+            if each.feature == KRAFT_VERSION and each.max_version_level > current and (why := quorum.why_not_dynamic()):
                 raise _refused(each.feature, each.max_version_level, why)
             if each.feature == METADATA_VERSION:
                 _check_metadata_version(current, each.max_version_level, kind)
@@ -85,12 +86,14 @@ def _refused(name: str, level: int, why: str) -> KafkaError:
     return error_for(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
 
 
-def _check_level(image: MetadataImage, settings: Settings, name: str, level: int, current: int, kind: int) -> None:
+def _check_level(
+    image: MetadataImage, settings: Settings, quorum: Quorum, name: str, level: int, current: int, kind: int
+) -> None:
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
         raise _refused(name, level, "A feature version cannot be less than 0.")
-    problem = _unsupported(image, settings, name, level)
+    problem = _unsupported(image, settings, quorum, name, level)
     if problem is None and level < current and kind == UPGRADE:
         problem = (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
@@ -109,14 +112,19 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
         raise _refused(name, level, problem)
 
 
-def _unsupported(image: MetadataImage, settings: Settings, name: str, level: int) -> str | None:
+def _unsupported(image: MetadataImage, settings: Settings, quorum: Quorum, name: str, level: int) -> str | None:
     """Returns the reason why the cluster cannot use this level, or None if every node supports it. Level 0 turns the
-    feature off."""
+    feature off.
+
+    No request removes the registration of a controller. So only controllers that belong to the quorum count. In Apache
+    Kafka 4.3 a removed controller of an older release prevents every later upgrade.
+    """
     feature = FEATURES.get(name)
     own = (0, 0) if feature is None else (feature.lowest, feature.highest)
     nodes = [(f"Local controller {settings.config.node_id}", own)]
     nodes += [(f"Broker {key}", _range(each, name)) for key, each in sorted(image.brokers.items())]
-    others = [(key, each) for key, each in sorted(image.controllers.items()) if key != settings.config.node_id]
+    there = quorum.members() - {settings.config.node_id}
+    others = [(key, each) for key, each in sorted(image.controllers.items()) if key in there]
     nodes += [(f"Controller {key}", _range(each, name)) for key, each in others]
     for who, (lowest, highest) in nodes:
         if (lowest, highest) == (0, 0) and level > 0:

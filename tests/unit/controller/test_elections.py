@@ -168,6 +168,30 @@ def test_partition_without_a_leader_stays_electable_when_min_isr_changes(
     run(story)
 
 
+@pytest.mark.parametrize(("value", "elr"), [("2", (2,)), ("1", ())])
+def test_eligible_replicas_are_cleared_only_when_the_value_of_min_isr_changes(
+    run, value: str, elr: tuple[int, ...]
+) -> None:
+    async def story(harness):
+        made = IncrementalAlterConfigsRequest
+
+        async def configure(value):
+            config = made.AlterableConfig(name="min.insync.replicas", config_operation=0, value=value)
+            everywhere = made.AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+            response = await harness.controller.incremental_alter_configs(Caller(1), made(resources=[everywhere]))
+            assert response.responses[0].error_code == 0
+
+        await harness.brokers(1, 2)
+        await configure("2")
+        await create(harness, "t", [1, 2])
+        await alter(harness, asked(harness, [1]))
+        assert harness.partition("t", 0).elr == (2,)
+        await configure(value)
+        assert harness.partition("t", 0).elr == elr
+
+    run(story)
+
+
 def test_broker_that_ended_clean_stays_eligible_and_one_that_crashed_does_not(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)

@@ -94,7 +94,8 @@ class ConfigAlteration:
             cleared: list[Any] = []
             for record in self._records:
                 yield
-                if record.name == MIN_IN_SYNC_REPLICAS:
+                former = self._image.config(record.resource_type, record.resource_name).get(record.name)
+                if record.name == MIN_IN_SYNC_REPLICAS and record.value != former:
                     cleared.append(_clear_elr(record))
             self._records += cleared
             if cleared:

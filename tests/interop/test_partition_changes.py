@@ -79,8 +79,8 @@ def test_partition_change_is_the_one_that_apache_kafkas_controller_makes(cases):
         told = case.get("record")
         other = row.leader == NO_LEADER or not set(row.last_known_elr) <= set(expected.replicas)
         if told is not None and asked["elr"] and other and told["last_known_elr"] in (None, [NO_LEADER]):
-            # Apache Kafka remembers that nobody led, or a replica that was removed. It does not remember the last member
-            # of the ISR and ELR.
+            # Apache Kafka remembers that nobody led, or a replica that is gone. It does not remember the last member of
+            # the ISR and ELR.
             found = row if record is None else replayed(row, record)
             eligible = {*row.isr, *row.elr, row.leader, *row.last_known_elr}
             assert set(found.last_known_elr) <= eligible & set(found.replicas), case

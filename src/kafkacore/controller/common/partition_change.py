@@ -178,8 +178,9 @@ class _Change:
             record.last_known_elr = []
 
     def _last_leader(self) -> list[int]:
-        """Returns the last leader of a partition without a leader. If the leader is not known, and no replica is in the
-        ISR or in the ELR any more, returns a replica that was, unless its log was lost with its directory."""
+        """Returns the last leader of a partition without a leader. If that leader is not known and this change empties
+        the ISR and the ELR, returns one of their members. But a replica that has just lost its directory has no
+        records."""
         last: Iterable[int] = (self.was.leader,)
         if self.was.leader == NO_LEADER:
             last = () if self.isr or self.elr or self.target.directories else (*self.was.isr, *self.was.elr)

@@ -249,7 +249,7 @@ def test_unsupported_features_are_not_finalised():
     }
 
 
-def test_a_cluster_with_levels_that_are_not_known_is_refused_by_name():
+def test_check_names_the_feature_when_a_cluster_has_an_unknown_level():
     features.check_finalized({"metadata.version": 21, "share.version": 1})
     features.check_finalized({"metadata.version": 30, "transaction.version": 2})
     with pytest.raises(
@@ -266,7 +266,7 @@ def test_a_cluster_with_levels_that_are_not_known_is_refused_by_name():
         features.check_finalized({"colour": 1})
 
 
-def test_levels_out_of_range_or_without_what_they_need_are_refused():
+def test_levels_are_refused_when_out_of_range_or_when_a_dependency_is_missing():
     features.validate_levels({"metadata.version": 23, "eligible.leader.replicas.version": 1})
     with pytest.raises(ValueError, match=r"needs metadata\.version 23 or later, not 22"):
         features.validate_levels({"metadata.version": 22, "eligible.leader.replicas.version": 1})

@@ -1,7 +1,7 @@
 """Reads metadata images from files: a snapshot, a segment, or a metadata log with its snapshots. Takes no lock.
 
 Damage in a file is reported as a finding, and the image shows the state before the damage. The image also contains
-records that are not committed, because the files do not show up to which offset the log is committed.
+records that are not committed, because the files do not show which records are committed.
 """
 
 from __future__ import annotations

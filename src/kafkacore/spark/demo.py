@@ -19,11 +19,11 @@ from kafkacore.spark.pipelines.commands import report_on, session
 from kafkacore.spark.pipelines.report import Report
 from kafkacore.spark.source import need_streams
 
-# The watermark delay. Spark does not count a line that is later than this, so the delay is longer than a partition can
-# be without a leader.
+# The watermark delay. Spark does not count a line that is later than this. A partition that loses its leader gets
+# another one within a shorter time.
 DELAY: Final = "30 seconds"
-# The watermark delay of a replay, which reads the same amount from each partition. Short, so that every batch closes
-# windows.
+# The watermark delay of a replay. A short delay lets every batch close windows. It loses no line, because a replay
+# reads the same amount from each partition.
 REPLAY_DELAY: Final = "10 seconds"
 REPLAY_BATCHES: Final = 6
 MARKERS: Final = "__kafkacore_spark_markers"

@@ -1,4 +1,4 @@
-"""Spark's Python processes: the program with which a local Spark starts them, and what makes their tasks quick."""
+"""Makes Spark's Python processes quick: the program that a local Spark runs as Python, and functions for its tasks."""
 
 import atexit
 import gc

@@ -243,7 +243,7 @@ class PartitionHandle:
         without brokers when the reassignment has ended."""
 
     def close(self, gone: bool = False) -> None:
-        """Wakes all waiters, and from now on rejects appends. With `gone`, the partition is deleted."""
+        """Wakes all waiters, and from now on rejects appends. `gone` means that the partition is being deleted."""
 
     def restore_high_watermark(self, offset: int) -> None:
         """Restores the high watermark from replication-offset-checkpoint, limited to the log's offsets. Call this after
@@ -261,13 +261,13 @@ class PartitionHandle:
         offline."""
 
     def truncate_as_follower(self, offset: int, leader_epoch: int) -> int:
-        """Does the same as `truncate_to`, on behalf of the leader of this epoch. Returns 0 or KAFKA_STORAGE_ERROR.
-        Unless this broker follows in that epoch, returns FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or
-        NOT_LEADER_OR_FOLLOWER. Blocking."""
+        """Truncates like `truncate_to`, on behalf of the leader of this epoch. If this broker does not follow that
+        leader, changes nothing and returns FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+        Otherwise returns 0 or KAFKA_STORAGE_ERROR. Blocking."""
 
     def restart_as_follower(self, offset: int, leader_epoch: int) -> int:
-        """Does the same as `truncate_fully`, on behalf of the leader of this epoch. Call this if the leader's log
-        begins at `offset`, after the end of this log. Returns the same codes as `truncate_as_follower`. Blocking."""
+        """Begins the log again like `truncate_fully`, on behalf of the leader of this epoch. Call this if this log ends
+        before `offset`, where the leader's log begins. Returns the same codes as `truncate_as_follower`. Blocking."""
 
     def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
         """Applies the leader's Fetch response: adopts its high watermark, limited to this log, and deletes the records
@@ -302,8 +302,8 @@ class PartitionHandle:
         """The time at which the oldest unsynced byte was appended (monotonic clock), or -1 if all bytes are synced."""
 
     def open_ahead(self) -> None:
-        """Starts to open a leader's log if the next append would have to wait for that. A Produce with many partitions
-        does the same."""
+        """Starts to open a leader's log if the next append would have to wait for that. When a Produce waits for one
+        log, the broker starts to open the logs of its other partitions in this way."""
 
     def append(self, records: Buffer, acks: int = 1, wait: bool = True, origin: str = "client") -> AppendResult:
         """Appends one batch as Produce does: validates the batch and sets its offsets. Blocking: waits until the log is
@@ -320,8 +320,8 @@ class PartitionHandle:
         errors of `truncate_as_follower`. Blocking, like `append`."""
 
     def append_replicated(self, records: Buffer, most_epoch: int) -> AppendResult:
-        """Like `append_as_follower`, but in any role. Only for the single writer of the log (the metadata log, or a
-        copy of a log)."""
+        """Like `append_as_follower`, but in any role. The caller must be the only writer of the log, as with the
+        metadata log."""
 
     def append_replicated_now(self, records: Buffer, most_epoch: int) -> AppendResult | None:
         """Like `append_replicated`, but returns None if the log must first be opened or rolled, as `append_now`
@@ -348,9 +348,9 @@ class PartitionHandle:
     ) -> ReadBytes:
         """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
-        With 0, 1 and 2 this broker must lead the partition, or with `any_replica` lead or follow it. 3 reads in any
-        role. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent
-        the request. With `notes`, that follower's position is recorded. Raises OSError."""
+        With 0, 1 or 2, this broker must lead the partition. With `any_replica`, it may also follow. With 3, its role
+        does not matter. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower
+        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Returns offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound`

@@ -565,7 +565,7 @@ cdef class PartitionHandle:
             free(before)
 
     def close(self, bint gone=False):
-        """Wakes all waiters, and from now on rejects appends. With `gone`, the partition is deleted."""
+        """Wakes all waiters, and from now on rejects appends. `gone` means that the partition is being deleted."""
         with nogil:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
 
@@ -697,8 +697,8 @@ cdef class PartitionHandle:
     # --- appends ---
 
     def open_ahead(self):
-        """Starts to open the log if the next append would have to wait for that. A Produce with many partitions does
-        the same."""
+        """Starts to open the log if the next append would have to wait for that. When a Produce waits for one log, the
+        broker starts to open the logs of its other partitions in this way."""
         with nogil:
             partition_open_ahead(self.partition)
 
@@ -745,11 +745,11 @@ cdef class PartitionHandle:
 
     def append_as_follower(self, records, int32_t leader_epoch):
         """Appends whole batches that already have their offsets, with leader epochs up to `leader_epoch`. Returns an
-        error unless this broker follows in that epoch. Blocking, like `append`."""
+        error if this broker does not follow the leader of that epoch. Blocking, like `append`."""
         return self.append_whole(records, leader_epoch, True)
 
     def append_replicated(self, records, int32_t most_epoch):
-        """Like `append_as_follower`, but in any role. Only for the single writer of the log."""
+        """Like `append_as_follower`, but in any role. The caller must be the only writer of the log."""
         return self.append_whole(records, most_epoch, False)
 
     def append_replicated_now(self, records, int32_t most_epoch):
@@ -818,9 +818,9 @@ cdef class PartitionHandle:
              bint notes=True):
         """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
-        With 0, 1 and 2 this broker must lead the partition, or with `any_replica` lead or follow it. 3 reads in any
-        role. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent
-        the request. With `notes`, that follower's position is recorded. Raises OSError."""
+        With 0, 1 or 2, this broker must lead the partition. With `any_replica`, it may also follow. With 3, its role
+        does not matter. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower
+        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes

@@ -98,7 +98,7 @@ cdef extern from * nogil:
     static kc_snappy_t kc_snappy;
     static char kc_package_libs[4096], kc_zlib_ng_extension[4096];
     static pthread_mutex_t kc_codec_opening = PTHREAD_MUTEX_INITIALIZER;
-    static int kc_codec_state[5];  /* by codec id: 0 not tried, 1 open, 2 missing */
+    static int kc_codec_state[5];  /* the library of each codec id: 0 if not tried, 1 if open, 2 if missing */
 
     static void *kc_codec_dlopen(const char *soname) {
         const char *only = getenv("KAFKACORE_CODEC_LIBS");

@@ -1,12 +1,12 @@
 """A reader of many partitions (a fetch session) learns which of them have changed. So the cost of a Fetch in a fetch
 session depends on the number of changed partitions, not on the size of the session.
 
-A reader has one `Changes`, which lists the changed partitions, and one `Change` for each of its partitions. The
-partition lists every `Change` that watches it (`Partition.readers`). When a thread moves the partition's log end, high
-watermark, last stable offset or log start offset, or changes its role or ISR, the thread marks each `Change` in this
-list under `Log.lock`: it puts the `Change` into `Changes.marked`. The reader takes each marked `Change` and looks at
-its partition. If the reader cannot finish with the partition, it marks the `Change` again. A mark stays until the
-reader takes it. Further changes of the partition add no second mark.
+A reader has a `Changes`, which is the list of its changed partitions. For each of its partitions, it also has a
+`Change`, which watches the partition. The partition lists every `Change` that watches it (`Partition.readers`). When a
+thread moves the partition's log end, high watermark, last stable offset or log start offset, or changes its role or
+ISR, the thread marks each `Change` in this list under `Log.lock`: it puts the `Change` into `Changes.marked`. The
+reader takes each marked `Change` and looks at its partition. If the reader cannot finish with the partition, it marks
+the `Change` again. A mark stays until the reader takes it. Further changes of the partition add no second mark.
 
 `Log.lock` guards a partition's list, and the fields `in_readers`, `kind` and `at` of each `Change` in that list.
 `Changes.lock` guards all other fields of both structs, except those commented "atomic". A thread that holds
@@ -33,7 +33,7 @@ cdef enum:
 
 ctypedef struct Changes:
     Mutex lock
-    LinkedList marked         # by `Change.in_marked`, in the order in which the reader looks at the partitions
+    LinkedList marked         # linked through `Change.in_marked`; the reader looks at the partitions in this order
     int32_t ready_count       # the number of items of `marked` that are CHANGE_READY
     Parked *waiting           # the waiting Fetch (park.pxd), with a reference; CHANGE_READY wakes it
     int32_t follower_id       # atomic, like the next two fields; -1 if a client reads
@@ -56,7 +56,7 @@ cdef void changes_close(Changes *changes) noexcept nogil
 # --- for the reader, which must serialise its own calls, except calls of `changes_unwait` ---
 cdef void change_init(Change *change, Changes *changes) noexcept nogil
 cdef void change_mark(Change *change) noexcept nogil  # sets CHANGE_NEWS and puts `change` at the end of `marked`
-# Call this when a Fetch begins. Records which follower fetches and when. Wakes the Fetch in `waiting`, because the new
+# Call this when a Fetch begins. Notes which follower fetches, and when. Wakes the Fetch in `waiting`, because the new
 # Fetch replaces it. Returns the number of items of `marked`.
 cdef int32_t changes_begin(Changes *changes, int32_t follower_id, int64_t follower_epoch,
                            int64_t asked_ms) noexcept nogil

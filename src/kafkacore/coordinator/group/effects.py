@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-# The waiter of a request. The owner of the shard chooses its type: a future, a slot, or in a test a name. The shard
-# only passes it back.
+# The waiter of a request: a future, a slot, or a name in tests. The shard's owner chooses the type. The shard only
+# passes the waiter back.
 Waiter: TypeAlias = Any
 GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; the value None deletes the record of the key
 
@@ -26,10 +26,10 @@ class Caller(Protocol):
 class Append(NamedTuple):
     """Records that go into one batch, in this order, after the records of every earlier append.
 
-    The owner reports the result of the append with `token`: by `GroupShard.committed` or `failed`, and by `timed_out`
-    while neither is known yet. Tokens count up from 1, and appends are committed in that order. An append may fail
-    while earlier appends still wait for the replicas. No later append depends on an `independent` append. So if only an
-    independent append cannot be written, it fails alone.
+    The owner reports the result by a call of `GroupShard.committed` or `failed`. If the result takes too long, the
+    owner first calls `timed_out`. `token` names the append in these calls. Tokens count up from 1, and appends are
+    committed in that order. An append may fail while earlier appends still wait for the replicas. No later append
+    depends on an `independent` append. So the failure of an independent append does not make later appends fail.
     """
 
     token: int
@@ -38,7 +38,8 @@ class Append(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a request. `response` is a message, or the type that the method with this waiter documents."""
+    """The answer to a request. `response` is a message or another object. The method that took the waiter documents its
+    type."""
 
     waiter: Waiter
     response: Any

@@ -50,7 +50,7 @@ def ways(pair):
 
 
 def measure(pair, load, limit_s, producers):
-    """Returns the latencies of each way in milliseconds, by the name of the way."""
+    """Returns the latencies on each path in milliseconds, by the name of the path."""
     with under(pair, load, producers):
         return {name: latencies_ms(address, request, ASKED, limit_s) for name, address, request in ways(pair)}
 

@@ -1,8 +1,9 @@
 """How long requests took inside a broker, as the brokers' own request logs show it.
 
 While a load runs, the loaded broker logs every request: our broker in its sampled request log, Apache Kafka in its
-kafka-request.log. The plane report of `kafkacore spark` reads both. The logs are off during all other measurements,
-because they cost time. A log does not contain the time before the network thread has read a request.
+kafka-request.log. The plane report of `kafkacore spark` computes the times from both kinds of log. The logs are off
+during all other measurements, because they cost time. A log does not contain the time before the network thread has
+read a request.
 """
 
 import importlib.util
@@ -49,8 +50,8 @@ def written(pair):
 
 
 def record(pair, load, limit_s, out):
-    """Puts a load on the loaded broker and measures each way of the controller's requests. Writes the broker's log of
-    this time to a file below `out`, and returns the path of that file."""
+    """Puts a load on the loaded broker, and sends the controller's requests on each path to a handler. Copies the lines
+    that the broker logs meanwhile to a file below `out`, and returns the path of that file."""
     switch(pair, on=True)
     before = pair.request_log.stat().st_size
     with pair.backlog(LOADS[load], logged=True) as backlog, backlog.running():
@@ -83,7 +84,7 @@ def distributions(spark, paths):
     return {(Path(row.log).parent.name, row.plane, row.api): list(row.total) for row in rows}
 
 
-# The APIs of the ways of the controller's requests, and of the clients that make the backlog.
+# The API of the controller's requests on each path, and of the requests of the clients that make the backlog.
 WAYS = {
     OURS: {
         "shared": "ALTER_PARTITION", "lane": "STOP_REPLICA", "apart": "STOP_REPLICA", "clients": "DESCRIBE_CONFIGS",
@@ -93,8 +94,8 @@ WAYS = {
 
 
 def by_way(found, kind, load):
-    """Returns the distributions of one kind of broker under one load, by the way of the request. The clients are those
-    of the cluster without a control plane."""
+    """Returns the distributions of one kind of broker under one load, by the path of the requests. The values of
+    `clients` are from the cluster without a control plane."""
     totals = {(name, api): total for (name, _, api), total in found.items()}
     shown = {
         way: totals.get((f"{kind}-{'apart' if way == 'apart' else 'shared'}-{load}", api))

@@ -30,9 +30,9 @@ class ZooKeeperRun(WholeNodesRun):
     _watcher: ZooKeeperWatcher
 
     def __init__(self, seed: int, steps: int, brokers: int, servers: int) -> None:
-        # If a leader restarts while no controller is active, the next controller finds it alive and keeps its epoch, as
-        # in Apache Kafka. Then the leader's high watermark has the value from its last checkpoint until its followers
-        # fetch.
+        # If a leader restarts while no controller is active, the next controller finds the leader alive and does not
+        # raise the leader epoch, as in Apache Kafka. Until the followers fetch, the leader has the high watermark of
+        # its last checkpoint.
         super().__init__(seed, steps, brokers, EXPECTED, unpromised=(LatestCoversAcknowledged,))
         self.cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, servers=servers, configs=self._choose(CONFIGS))
         self._watcher = ZooKeeperWatcher(self.cluster, self.judge, OFFSETS_PARTITIONS)

@@ -256,8 +256,9 @@ class ProduceAnswered(NamedTuple):
     """A broker answered for one partition of a Produce request with acks=all. `led_then` is whether the broker was the
     leader in `epoch` when the request arrived, according to its own metadata. `leads_now` is whether it is the leader
     now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
-    has the batch accepts it again. `written_in` is the leader epoch of the batch in the broker's log at the offset in
-    the answer. It is -1 if there is no batch at this offset, or if this is not the first request with the batch."""
+    has the batch accepts it again. `written_in` is a leader epoch: the broker's log has a batch of this epoch at the
+    offset that the answer names. It is -1 if the log has no batch there, or if an earlier request had the same
+    batch."""
 
     node: int
     log: str
@@ -296,8 +297,8 @@ class PositionsFetched(NamedTuple):
 
 
 class SyncedBelow(NamedTuple):
-    """A leader that must sync each record raised its high watermark. The records below `end` would survive a power cut
-    of the leader at this moment."""
+    """The high watermark rose on a leader whose log has flush.messages=1. The records below `end` would survive a power
+    cut of the leader at this moment."""
 
     node: int
     log: str

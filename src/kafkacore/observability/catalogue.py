@@ -265,12 +265,12 @@ OfflineLogDirectoryCount gauge directories log directories that have failed
 LogDirectoryOffline gauge - for each log directory: 1 if it has failed, else 0
 CordonedLogDirectoryCount gauge directories log directories that get no new logs
 LogDirectoryCordoned gauge - for each log directory: 1 if it gets no new logs, else 0
-remainingLogsToRecover gauge logs logs in each directory that the start still has to recover (KIP-831)
+remainingLogsToRecover gauge logs in each directory: logs that the starting node has not yet recovered (KIP-831)
 remainingSegmentsToRecover gauge segments segments that each recovery thread still has to recover (KIP-831)
 
 kafka.log LogCleaner
 max-buffer-utilization-percent gauge percent how full the fullest offset map was in the cleaners' last rounds
-cleaner-recopy-percent gauge percent the share of the bytes read that the cleaners wrote again in their last rounds
+cleaner-recopy-percent gauge percent bytes written in the cleaners' last rounds, as a share of the bytes read
 max-clean-time-secs gauge s the longest of the cleaners' last rounds
 max-compaction-delay-secs gauge s how long the compaction of the most overdue log is overdue
 DeadThreadCount gauge threads cleaners that have ended with an error
@@ -278,8 +278,8 @@ DeadThreadCount gauge threads cleaners that have ended with an error
 kafka.log LogCleanerManager
 max-dirty-percent gauge percent the share of uncompacted bytes in the dirtiest log
 time-since-last-run-ms gauge ms the time since the cleaners last checked for work
-uncleanable-partitions-count gauge partitions logs in each directory that cannot be compacted
-uncleanable-bytes gauge bytes dirty bytes of the logs in each directory that cannot be compacted
+uncleanable-partitions-count gauge partitions in each directory: logs that cannot be compacted
+uncleanable-bytes gauge bytes in each directory: dirty bytes of the logs that cannot be compacted
 
 kafka.server SessionExpireListener
 SessionState gauge - in ZooKeeper mode: always 1; the label is the state of the session with ZooKeeper

@@ -6,9 +6,9 @@ the map would treat them as one key and the earlier record would be lost. With 1
 10^24 compactions. The same is true for MD5, which also has 128 bits and which Apache Kafka uses. But for MD5 anybody
 can construct two keys with the same hash. Here this is impossible without the seed.
 
-The upper bits of a hash choose the home slot of the key, which is the slot at which the search for the key begins. From
-there on, the slots are ordered by hash (Amble and Knuth, "Ordered hash tables", 1974). So the search for a missing key
-ends early, and a table that is 90% full is still fast.
+The upper bits of a hash choose the home slot of the key, where the search for the key begins. From there on, the slots
+are ordered by hash (Amble and Knuth, "Ordered hash tables", 1974). So the search for a missing key ends early, and a
+table that is 90% full is still fast.
 
 Only one thread at a time may use a map.
 """

@@ -14,9 +14,8 @@ class DriverHandle:
     """Fetches partitions that one other broker leads. The fetcher runs on a processor.
 
     Any thread may call `counts`, `hold` and `disconnect`. Only one thread may use the rest of the handle. A method that
-    changes something sends an order to the processor, which executes the orders in the sequence in which they were
-    sent. `fileno` becomes readable when there is news, which means that a property has changed. Then call `heed` and
-    read the properties."""
+    changes something sends an order to the processor. The processor executes the oldest order first. `fileno` becomes
+    readable when there is news, which means that a property has changed. Then call `heed` and read the properties."""
 
     def __init__(
         self,

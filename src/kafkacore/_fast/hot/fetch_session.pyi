@@ -4,7 +4,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 
 def live() -> int: ...
 def partition_hash(seed: int, key: bytes, index: int) -> int:
-    """Returns the hash with which a session finds a partition, in a cache with this seed."""
+    """Returns the hash of a partition in the sessions of a cache with this seed."""
 
 class FetchSessionCache:
     """The fetch sessions of one node. `seed` is 192 random bits for the session ids and the hash of partitions.

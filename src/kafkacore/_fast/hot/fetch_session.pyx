@@ -272,7 +272,7 @@ def live() -> int:
 
 
 def partition_hash(seed, bytes key, int index) -> int:
-    """Returns the hash with which a session finds a partition, in a cache with this seed."""
+    """Returns the hash of a partition in the sessions of a cache with this seed."""
     cdef uint64_t[2] words = [<uint64_t> (seed >> 64 & 0xFFFFFFFFFFFFFFFF), <uint64_t> (seed >> 128)]
     return session_key_hash(words, key, <int32_t> len(key), index)
 

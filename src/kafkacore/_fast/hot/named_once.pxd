@@ -19,5 +19,5 @@ ctypedef struct Distinct:
 
 # Prepares for at most `count` partitions. Takes the memory from the arena. Returns False if the arena is full.
 cdef bint distinct_begin(Distinct *seen, Arena *arena, int32_t count) noexcept nogil
-# Adds a partition. Returns the index with which the partition was first added, or `index` if the partition is new.
+# Adds a partition with its index. Returns `index` if the partition is new, and else the index of its first addition.
 cdef int32_t distinct_add(Distinct *seen, const Partition *partition, int32_t index) noexcept nogil

@@ -247,8 +247,8 @@ cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil
 cdef Partition *partition_of_link(IsrLink *link) noexcept nogil
 cdef int64_t partition_monotonic_ms(const Partition *p) noexcept nogil
 
-# Call this with the lock held. Advances the high watermark to the offset up to which records are appended, synced and
-# replicated. Returns True if it must be called again for more waiters.
+# Call this with the lock held. Advances the high watermark over all records that are appended, synced and replicated.
+# Returns True if it must be called again for more waiters.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
 # Restores the high watermark that an earlier run saved, limited to the offsets of the log.

@@ -143,8 +143,7 @@ cdef bint synced_first(const Partition *p) noexcept nogil:
 
 
 cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
-    """Returns the offset up to which waiters of this kind are satisfied. A waiter is satisfied if its `at` is at most
-    this offset."""
+    """Returns an offset. Waiters of this kind are satisfied if their `at` is at most this offset."""
     if kind == WAIT_FETCH:
         return p.high_watermark - 1
     if kind == WAIT_FOLLOWER:

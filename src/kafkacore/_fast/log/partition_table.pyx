@@ -232,7 +232,7 @@ cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
 
 
 cdef PartitionTable *table_copy(PartitionTable *table, int32_t topics) noexcept nogil:
-    """Creates a table with the same topics, for a change after which it has `topics` topics. Shares the shards of the
+    """Creates a table with the same topics, for a change that leaves it with `topics` topics. Shares the shards of the
     old table, unless the new one needs more shards or far fewer."""
     cdef int32_t shards = shards_for(topics)
     cdef bint is_same = table.mask // SPARSE < shards <= table.mask + 1

@@ -1,6 +1,6 @@
-"""The state of a log's producers: the last five batches of each producer, by which a retry is recognised (KIP-98), and
-the open transactions. `Log.lock` guards this state. `.snapshot` files store it on disk, in the format of
-ProducerStateManager. A marker is the control batch with which a coordinator ends a transaction.
+"""The state of a log's producers: the last five batches of each producer, which reveal a retry (KIP-98), and the open
+transactions. `Log.lock` guards this state. `.snapshot` files store it on disk, in the format of ProducerStateManager. A
+marker is a coordinator's control batch that ends a transaction.
 """
 
 from libc.stddef cimport size_t

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 from kafkacore._fast.log.partition cimport Follower, FollowerFetch, Partition
 
 cdef Follower *replicas_find(const Partition *p, int32_t broker_id) noexcept nogil
-# Returns the offset up to which the high watermark may advance when this node's log ends at `own`. Returns -1 while the
+# Returns the greatest offset that the high watermark may reach when this node's log ends at `own`. Returns -1 while the
 # ISR is smaller than min.insync.replicas (KIP-966). The high watermark waits for the maximal ISR, and for followers
 # that are about to join the ISR.
 cdef int64_t replicas_reached(const Partition *p, int64_t own) noexcept nogil

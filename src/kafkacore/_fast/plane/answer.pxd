@@ -1,5 +1,5 @@
-"""An answer is a response in the form in which it is sent: a list of extents, which are sent in order. Each extent is a
-piece of memory or a range of a file.
+"""An answer is a response that is ready to be sent: a list of extents, which are sent in order. Each extent is a piece
+of memory or a range of a file.
 
 An `Answer` belongs to one thread at a time: first to the thread that builds it, then to the connection's processor (the
 thread that serves the connection). An extent of a file holds a reference to its log segment until the extent is sent or

@@ -1,9 +1,9 @@
-"""A cache of answers. When a processor gets a request that a handler has answered before, it sends the same answer
-again, until something on which the answer depends changes.
+"""A cache of answers. When a handler has answered a request, the processors send the same answer to equal requests,
+until the state behind the answer changes.
 
-The table of answers is immutable and is replaced as a whole, like everything that a plane publishes (plane.pxd). A
-cached answer is used only for a request with the same listener, version and body. The processor sends the handler's
-answer with the correlation id of the current request.
+The table of answers is immutable and is replaced as a whole, like everything that a plane publishes (plane.pxd).
+Requests are equal if they have the same listener, version and body. The processor sends the handler's answer with the
+correlation id of the current request.
 """
 
 cimport cython

@@ -564,7 +564,7 @@ cdef void settled(Request *request, bint is_complete) noexcept nogil:
 
 
 cdef void deliver_answer(Mail *mail) noexcept nogil:
-    """Handles the mail with which a handler answers a request."""
+    """Handles the mail of a request that a handler has answered."""
     cdef Request *request = <Request *> mail
     cdef Connection *conn = <Connection *> request.connection
     if conn.is_closed:

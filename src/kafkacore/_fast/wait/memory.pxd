@@ -32,7 +32,7 @@ ctypedef struct Reservation:
     Inbox *inbox
     Reservation *next
     int64_t size          # the bytes of this step
-    int64_t rest          # bytes that a begun frame still needs, with those of this step; 0 if the frame has not begun
+    int64_t rest          # bytes that a begun frame still needs, this step included; 0 if the frame has not begun
     bint waiting
     bint overdraft        # granted beyond the limit
 

@@ -1,4 +1,4 @@
-"""Tells which library serves each codec of record batches, and for which codecs a faster library is missing."""
+"""Tells which library serves each codec of record batches, and which codecs lack a faster library."""
 
 from __future__ import annotations
 

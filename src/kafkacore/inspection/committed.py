@@ -13,7 +13,7 @@ from kafkacore.storage.log_loader import damage_text
 
 
 def lost_records(directory: str) -> list[str]:
-    """Returns at most one problem: the message with which a node refuses to start with this log. Raises OSError."""
+    """Returns at most one problem: the message of a node that refuses to start with this log. Raises OSError."""
     listed = sorted(os.listdir(directory))
     segments = [parsed[0] for parsed in map(names.parse_file_name, listed) if parsed and parsed[1] == names.LOG]
     snapshots = [parsed[0] for parsed in map(names.parse_checkpoint_name, listed) if parsed is not None]
@@ -28,8 +28,7 @@ def lost_records(directory: str) -> list[str]:
 
 
 def _whole_until(directory: str, segments: list[int]) -> tuple[int, str, int]:
-    """Returns three values: the offset at which the sequence of whole batches ends, the last file with such a batch,
-    and the byte at which the batches end in this file."""
+    """Returns the end of the sequence of whole batches: its offset, its file, and its position in the file."""
     end, path, position = segments[0] if segments else 0, directory, 0
     for base in segments:
         if base != end:

@@ -27,8 +27,8 @@ class Batch(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The result for one partition: the offset up to which its replicas were compared, how far the slowest replica is
-    behind (None if the replicas could not be compared), and the difference, if any."""
+    """The result for one partition: the end offset of the comparison, how far the slowest replica is behind (None if
+    the replicas could not be compared), and the difference, if any."""
 
     topic: str
     partition: int

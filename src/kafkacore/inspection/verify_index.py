@@ -1,4 +1,4 @@
-"""Verifies that the indexes of a segment lead to the batch at which a look-up must begin.
+"""Verifies that the indexes of a segment lead each look-up to the batch where it must begin.
 
 Only the properties that a look-up needs are checked, so the indexes of every release pass. An entry of an offset index
 must point to the start of a batch that begins at or before the entry's offset. An entry of a time index must name a

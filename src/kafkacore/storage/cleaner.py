@@ -103,7 +103,7 @@ class LogCleaner:
         self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        # Logs that could not be compacted, each with the time until which the cleaner skips it.
+        # Logs that could not be compacted, each with the end of the time in which the cleaner skips it.
         self._resting: dict[Key, int] = {}
         self._stopping = False
         self._rate_since_ns = 0

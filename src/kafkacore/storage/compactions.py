@@ -1,4 +1,4 @@
-"""Stores the offset up to which each log has been compacted, and decides whether a round may start or continue (Kafka's
+"""Stores how far each log has been compacted, and decides whether a round may start or continue (Kafka's
 LogCleanerManager). A round is the compaction of one log."""
 
 from __future__ import annotations
@@ -104,16 +104,16 @@ class Compactions:
     # --- how far ---
 
     def known_until(self, key: Key) -> int | None:
-        """Returns the offset up to which the log has been compacted, or None if it was never compacted."""
+        """Returns the end offset of the compacted part of the log, or None if the log was never compacted."""
         with self._mutex:
             directory = self._owner.holder(key)
             return None if directory is None else directory.cleaned.get(key)
 
     @contextmanager
     def moving(self, key: Key) -> Iterator[None]:
-        """Surrounds the replacement of a log by its future log. During the replacement, both directories record the
-        offset up to which the log was compacted, so that a start finds this offset in either directory. Afterwards only
-        the log's directory records it."""
+        """Surrounds the replacement of a log by its future log. During the replacement, both directories record how far
+        the log was compacted, so that a node that starts finds this offset in either directory. Afterwards only the
+        log's directory records it."""
         source, future = self._tell_next(key), self._futures.get(key)
         try:
             yield

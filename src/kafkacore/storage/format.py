@@ -109,7 +109,7 @@ def check_cluster_id(text: str) -> None:
 
 
 def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[MetadataVersion, dict[str, int]]:
-    """Returns the metadata.version with which to format, and the level of every feature. Raises FormatError."""
+    """Returns the metadata.version and the level of every feature for the new directories. Raises FormatError."""
     try:
         version = _release(options)
         levels = honoured_levels(version) | dict(options.features)

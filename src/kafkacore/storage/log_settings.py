@@ -20,8 +20,8 @@ _LEVELS: Final = {codec: f"compression.{codec}.level" for codec in ("gzip", "lz4
 
 
 class NativeField(NamedTuple):
-    """Describes a field of LogSettings: the keys from which the field is computed, its unit, and the function that
-    computes its value from a topic's configuration."""
+    """Describes a field of LogSettings: the configuration keys behind it, its unit, and the function that computes its
+    value from a topic's configuration."""
 
     keys: tuple[str, ...]
     unit: str

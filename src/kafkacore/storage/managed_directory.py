@@ -18,7 +18,7 @@ class ManagedDirectory:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
         self.recovery_points: dict[Key, int] = {}
-        self.cleaned: dict[Key, int] = {}  # the offset up to which the cleaner has compacted each log
+        self.cleaned: dict[Key, int] = {}  # the end offset of the compacted part of each log
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk

@@ -1,7 +1,7 @@
 """Decides changes of many partitions with numpy. Partitions with the same pattern share one decision, and the changes
 are made in columns.
 
-The pattern of a partition is everything on which a decision depends, expressed in places of the replica list instead of
+The pattern of a partition is everything that a decision needs, expressed in places of the replica list instead of
 broker ids: the places in the ISR, in order, the places that can lead, the places that have left, and the leader's
 place. If three of nine brokers are lost, 100,000 evenly distributed partitions have about fifty patterns. `decide`
 makes the record for one partition of each pattern. This module replaces the broker ids in that record by places in the

@@ -228,8 +228,8 @@ class Replication:
         return self._replica.high_watermark > role.epoch_start_offset
 
     def advance_high_watermark(self) -> None:
-        """Advances the high watermark to the offset up to which a majority of the voters has the log. The leader counts
-        only its own durable records.
+        """Advances the high watermark over all records that a majority of the voters has. From its own log, the leader
+        counts only durable records.
         """
         replica = self._replica
         role = replica.role

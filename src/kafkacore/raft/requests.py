@@ -1,5 +1,5 @@
 """The requests that wait for a response, at most one for each node, with their deadlines. After a failed request, also
-stores the time until which this replica sends nothing to that node.
+stores when this replica may send to that node again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Requests:
         return any(sent.correlation == correlation for sent in self._in_flight.values())
 
     def finish(self, correlation: int) -> InFlight | None:
-        """Removes and returns the request to which a response belongs, or returns None if that request was given up."""
+        """Removes and returns the request of a response, or returns None if that request was given up."""
         for node_id, sent in self._in_flight.items():
             if sent.correlation == correlation:
                 return self._in_flight.pop(node_id)
@@ -71,8 +71,8 @@ class Requests:
         return self._quiet_until.get(node_id, 0) > now_ms
 
     def next_ms(self, now_ms: int) -> int | None:
-        """Returns the earliest time at which a request times out, or at which a node that failed can get requests
-        again. Returns None if there is no such time.
+        """Returns the time of the next event: a request times out, or a failed node can get requests again. Returns
+        None if there is no next event.
         """
         times = [sent.deadline_ms for sent in self._in_flight.values()]
         times += [until for until in self._quiet_until.values() if until > now_ms]

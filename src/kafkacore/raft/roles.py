@@ -96,8 +96,8 @@ class Follower:
 
 
 class Progress:
-    """The position up to which a replica has fetched. Before the replica's first Fetch in this epoch, `end_offset` is
-    NEVER. If the replica does not fetch, the leader sends the next BeginQuorumEpoch at `announced_until_ms`.
+    """How far a replica has fetched. Before the replica's first Fetch in this epoch, `end_offset` is NEVER. If the
+    replica does not fetch, the leader sends the next BeginQuorumEpoch at `announced_until_ms`.
     """
 
     __slots__ = (

@@ -1,5 +1,5 @@
-"""The offset below which the records of a log would survive a power loss now, and the syncs that advance this
-offset."""
+"""The durable offset of a log, and the syncs that advance it. All records below this offset would survive a power loss
+now."""
 
 from __future__ import annotations
 

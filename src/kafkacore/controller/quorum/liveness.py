@@ -1,5 +1,5 @@
-"""Stores the time of each broker's last heartbeat, and the offset up to which the broker has read the metadata. Only
-the active controller has this state. No record contains it, because heartbeats are facts and not decisions.
+"""Stores the time of each broker's last heartbeat, and how far the broker has read the metadata. Only the active
+controller has this state. No record contains it, because heartbeats are facts and not decisions.
 
 The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow
 controller does not take its own delay for the silence of a broker (KAFKA-15019).
@@ -15,8 +15,8 @@ PULSES_PER_SESSION: Final = 8
 
 
 class HearingTime:
-    """The time during which this controller could receive heartbeats, in ms: monotonic time minus the periods in which
-    the controller did not run.
+    """How long this controller could receive heartbeats, in ms: monotonic time minus the time in which the controller
+    did not run.
 
     The owner calls `at` at least once every `pulse_ms`. A longer gap between two calls means that the controller did
     not run, or that its clock was moved. Only `pulse_ms` of the gap are counted, so no broker is fenced for heartbeats

@@ -1,5 +1,5 @@
-"""Applies the leader selectors to partitions of the context. For each kind of election, decides from which replicas the
-selector chooses, and which brokers are informed of the new leader."""
+"""Applies the leader selectors to partitions of the context. For each kind of election, decides which replicas can be
+chosen, and which brokers learn of the new leader."""
 
 from __future__ import annotations
 

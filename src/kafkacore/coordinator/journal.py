@@ -239,7 +239,7 @@ class Journal:
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
         """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. If the reason is a
-        single write that is too large, the later writes get an error after which their clients retry."""
+        single write that is too large, the later writes get an error that makes their clients retry."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]

@@ -69,7 +69,7 @@ class Deadlines:
                 self._sweep()
 
     def next_ms(self) -> int | None:
-        """Returns a time before which no deadline is due. The first deadline may be due later than this."""
+        """Returns a time: no deadline is due before it. The first deadline may be due later than this."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:

@@ -11,7 +11,7 @@ from kafkacore.coordinator.group.answers import append_error
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
 from kafkacore.protocol.errors import ErrorCode, error_for
 
-MAX_OPEN_APPENDS: Final = 10_000  # at this limit, requests get an error after which clients retry
+MAX_OPEN_APPENDS: Final = 10_000  # at this limit, requests get an error that makes clients retry
 
 # Called once: with NONE when an append is committed, or with the error for clients when it has failed.
 Outcome = Callable[[ErrorCode], None]

@@ -51,7 +51,7 @@ from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
-    """The state machine of one partition. `new_uuid` returns 16 unique bytes, with which a member's id ends. If
+    """The state machine of one partition. `new_uuid` returns 16 unique bytes for the end of a member's id. If
     `published_groups` is given, processors answer heartbeats that change nothing, and the shard does not see them. The
     shards of a broker share `counts`."""
 
@@ -141,7 +141,7 @@ class GroupShard:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """Returns a time before which a tick changes nothing. The time may be in the past, and it may be earlier than
+        """Returns a time. Until then, a tick changes nothing. The time may be in the past, and it may be earlier than
         the next change."""
         return self._core.deadlines.next_ms()
 

@@ -187,7 +187,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def _least_records(given: Given, *, streaming: bool) -> int:
-    """Returns the number of records below which the ranges of several partitions share a task."""
+    """Returns a number of records. Ranges of several partitions with fewer records share a task."""
     least = given.number("minRecordsPerPartition")
     split_by = next((name for name in ("minPartitions", "maxRecordsPerPartition") if given.has(name)), None)
     if least is None:

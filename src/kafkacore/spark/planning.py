@@ -1,5 +1,5 @@
-"""Requests that Spark's driver sends to a Kafka cluster, to find out which partitions a query reads and at which
-offsets it starts and ends."""
+"""Requests that Spark's driver sends to a Kafka cluster, to find out which partitions a query reads, and its start and
+end offsets."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping

@@ -49,7 +49,7 @@ class FilteringLogReader(LogReader):
 
 
 def lower_bound(one: Any, columns: Sequence[str]) -> int | None:
-    """Returns the time in ms below which a filter accepts no row, or None if it is no such filter."""
+    """Returns a time in ms, if the filter accepts no earlier row. Returns None for other filters."""
     value = getattr(one, "value", None)
     if ".".join(getattr(one, "attribute", ())) not in columns or type(one).__name__ not in _LOWER_BOUNDS:
         return None
@@ -69,8 +69,8 @@ def without_older(splits: Iterable[Split], segment: Segment, since_ms: int) -> I
 
 
 def _first_wanted(segment: Segment, since_ms: int) -> tuple[int, int]:
-    """Returns the position and the base offset of a batch before which all records are older than `since_ms`. These are
-    the start of the segment if its indexes are missing or wrong, and its end if the whole segment is older."""
+    """Returns the position and the base offset of a batch. All records before it are older than `since_ms`. Returns the
+    start of the segment if its indexes are missing or wrong, and its end if the whole segment is older."""
     everything = (0, segment.base_offset)
     stem = segment.path.removesuffix(names.LOG)
     try:
@@ -87,7 +87,7 @@ def _first_wanted(segment: Segment, since_ms: int) -> tuple[int, int]:
 
 
 def _last_older(index: bytes, segment: Segment, since_ms: int) -> int | None:
-    """Returns the last offset of which a time index says that it and all offsets before are older than `since_ms`."""
+    """By the time index, all records up to some offset are older than `since_ms`. Returns the last such offset."""
     times, offsets = time_entries(index, segment.base_offset)
     used = len(times)
     while used and (times[used - 1], offsets[used - 1]) == (0, segment.base_offset):  # preallocated space

@@ -106,8 +106,8 @@ def isr_changes(changes: DataFrame) -> DataFrame:
 
 
 def last_states(metadata: DataFrame) -> DataFrame:
-    """Returns topic, partition, replicas, leader and isr at the end of the log. States that the log does not contain
-    come from the snapshots, whose names say up to which offset they go. Deleted topics are left out."""
+    """Returns topic, partition, replicas, leader and isr at the end of the log. A state that the log lacks comes
+    from a snapshot. The name of a snapshot contains its end offset. Deleted topics are left out."""
     fields = ("replicas", "leader", "isr")
     log = records_once(metadata).where(F.col("type").isin("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"))
     snapshots = metadata.where(F.col("snapshot") & (F.col("type") == "PARTITION_RECORD"))

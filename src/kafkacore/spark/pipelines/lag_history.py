@@ -48,7 +48,7 @@ def lag(committed: DataFrame, batches: DataFrame) -> DataFrame:
     """
     log = batches.where((F.col("kind") == "live") & F.col("problem").isNull())
     # All records of a batch with LogAppendTime have its maxTimestamp. In a compacted batch, baseTimestamp can be the
-    # time from which the cleaner may remove tombstones (KIP-534), which is later than all records.
+    # delete horizon (KIP-534), which is later than all records.
     append_time = F.col("timestampType") == _LOG_APPEND_TIME
     written = F.when(append_time, F.col("maxTimestamp")).otherwise(F.least("baseTimestamp", "maxTimestamp"))
     log = log.select(*_PARTITION, "baseOffset", "lastOffset", written.alias("written"), "maxTimestamp").dropDuplicates(

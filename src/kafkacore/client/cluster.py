@@ -57,11 +57,11 @@ class Cluster:
     # -- time
 
     def deadline(self) -> float:
-        """Returns the time at which a call that starts now must end."""
+        """Returns the deadline of a call that starts now."""
         return time.monotonic() + float(self.options["default.api.timeout.ms"]) / 1000
 
     def request_deadline(self, limit: float) -> float:
-        """Returns the time by which a request that is sent now must be answered."""
+        """Returns the deadline for the answer to a request that is sent now."""
         return min(limit, time.monotonic() + float(self.options["request.timeout.ms"]) / 1000)
 
     def pause(self, failures: int, limit: float) -> None:

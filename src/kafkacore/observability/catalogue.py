@@ -172,8 +172,8 @@ UnderReplicatedPartitions gauge partitions led partitions with a replica that is
 UnderMinIsrPartitionCount gauge partitions led partitions whose ISR is smaller than min.insync.replicas
 AtMinIsrPartitionCount gauge partitions led partitions whose ISR has exactly min.insync.replicas members
 ReassigningPartitions gauge partitions led partitions that a reassignment moves
-IsrShrinksPerSec counter changes changes by which a replica left the ISR of a led partition
-IsrExpandsPerSec counter changes changes by which a replica joined the ISR of a led partition
+IsrShrinksPerSec counter changes changes that removed a replica from the ISR of a led partition
+IsrExpandsPerSec counter changes changes that added a replica to the ISR of a led partition
 FailedIsrUpdatesPerSec counter changes changes of an ISR that the controller refused
 ProducerIdCount gauge producers producers that are known to the partitions on this broker
 PartitionsWithLateTransactionsCount gauge partitions led partitions with a transaction that is open for too long

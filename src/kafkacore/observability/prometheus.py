@@ -25,8 +25,8 @@ BACKLOG: Final = 50
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
-    """Groups the samples with the same name into one family. Their tags become labels. A strict parser refuses a page
-    on which a family occurs twice, which would otherwise happen with the metrics of several listeners."""
+    """Groups the samples with the same name into one family. Their tags become labels. Otherwise the metrics of several
+    listeners would make a family occur twice, and a strict parser would refuse the page."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for sample in samples:
         labels = tuple(key.replace("-", "_") for key, _ in sample.tags)

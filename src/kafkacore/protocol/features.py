@@ -1,7 +1,7 @@
 """Features and their levels (KIP-584), as in Apache Kafka 4.3. A cluster uses one finalised level of each feature.
 
 `metadata.version` decides in which version each metadata record is written. This module knows the levels from 3.9-IV0
-to 4.3-IV0. 3.9-IV0 is the oldest level with which a kafkacore node can be formatted.
+to 4.3-IV0. A kafkacore node can be formatted with 3.9-IV0 or a later level.
 """
 
 from __future__ import annotations

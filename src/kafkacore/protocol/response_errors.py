@@ -341,8 +341,7 @@ def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
 
 
 def error_of_peer(code: int) -> ErrorCode:
-    """Returns the error with which another node has answered. A newer release may use codes that this release does not
-    know."""
+    """Returns the error in another node's answer. A newer release may use codes that this release does not know."""
     try:
         return ErrorCode(code)
     except ValueError:

@@ -79,8 +79,8 @@ class Fetchers:
     """All fetchers of a broker. Belongs to the event loop of the replica manager."""
 
     def __init__(self, count: int, make: MakeFetcher, read_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Creates the manager without fetchers. `count` is num.replica.fetchers. `read_ns` reads the clock with which
-        rates are computed.
+        """Creates the manager without fetchers. `count` is num.replica.fetchers. `read_ns` reads the clock for the
+        rates.
         """
         self._count = count
         self._make = make

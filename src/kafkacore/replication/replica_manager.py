@@ -149,8 +149,8 @@ class ReplicaManager:
         return None if hosted is None else hosted.partitions.get(index)
 
     def in_image(self, key: tuple[Uuid, int]) -> tuple[Uuid, int]:
-        """Returns the topic id and partition under which the image knows a partition of the native table. The two topic
-        ids differ if the topic had no id when the log was created.
+        """Returns the image's topic id and partition for a partition of the native table. The two topic ids differ if
+        the topic had no id when the log was created.
         """
         return (self._given[key[0]], key[1]) if key[0] in self._given else key
 

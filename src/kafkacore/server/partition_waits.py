@@ -56,7 +56,7 @@ class PartitionWaits:
     ) -> bool:
         """Waits until one of `(partition, kind, offset)` is satisfied, or its partition's role changes. If `kind` is an
         acknowledgement, the entry also contains a leadership, and the wait ends when that leadership ends. Returns
-        False on timeout. `operation` is the name under which a metric counts the wait."""
+        False on timeout. `operation` names the wait in the metrics."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         self._operations[operation] += 1

@@ -55,9 +55,8 @@ def topic_metrics(total: TrafficCounts, topics: Iterable[TopicTraffic]) -> Itera
 
 
 def purgatory_metrics(*sources: Mapping[str, tuple[int, int]]) -> Iterator[Sample]:
-    """Yields the metrics of waiting operations. Each of `sources` maps the name of an operation to the number of those
-    that wait, and to the number of partitions for which they wait. The sources are the processors and the handler
-    loop."""
+    """Yields the metrics of waiting operations. Each of `sources` maps the name of an operation to two numbers: the
+    waiting operations, and the partitions that they watch. The sources are the processors and the handler loop."""
     operations: Counter[str] = Counter()
     watched: Counter[str] = Counter()
     for source in sources:

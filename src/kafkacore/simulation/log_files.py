@@ -127,7 +127,7 @@ class LogFiles:
         return self._snapshot[1]
 
     def synced_end(self) -> int:
-        """Returns the offset below which all records would survive a power cut at this moment. Records after a gap do
+        """Returns the end offset of the records that would survive a power cut at this moment. Records after a gap do
         not count."""
         end = 0
         try:

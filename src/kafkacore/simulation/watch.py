@@ -45,7 +45,7 @@ class Watched:
         self.high_watermark = 0
         self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
         self.images: dict[str, object] = {}
-        self.delivered: dict[str, int] = {}  # the offset up to which each state machine has received the records
+        self.delivered: dict[str, int] = {}  # how far each state machine has received the records (an offset)
 
 
 class Watcher(NodesWatcher):

@@ -236,9 +236,9 @@ class ZooKeeperBroker(BrokerServer):
         )  # fmt: skip
 
     def epoch_changed(self, epoch: int) -> None:
-        """Takes the epoch with which the broker has registered in a new session. Can be called on any thread. The
-        controller's requests for the new registration may have arrived before this call. The fetchers that these
-        requests started still use the former epoch."""
+        """Takes the broker epoch of a registration in a new session. Can be called on any thread. The controller's
+        requests for the new registration may have arrived before this call. The fetchers that these requests started
+        still use the former epoch."""
         self.registrar.lifecycle.broker_epoch = epoch
         self.plane.loop.call(self.fetchers.registered, epoch)
 

@@ -68,7 +68,7 @@ class ZooKeeperMembership:
         self.lifecycle.state = BrokerState.RUNNING
 
     def epoch_changed(self, epoch: int) -> None:
-        """Takes the epoch with which the broker has registered in a new session. Can be called on any thread."""
+        """Takes the broker epoch of a registration in a new session. Can be called on any thread."""
         self.lifecycle.broker_epoch = epoch
 
     def nudge(self) -> None:

@@ -136,8 +136,8 @@ class VotesGoToCompleteLogs(Checker):
 
 
 class LeadersAreNew(Checker):
-    """After a restart, a node does not lead again in the epoch in which it led before, because it may have lost records
-    that it sent in that epoch (KIP-595)."""
+    """After a restart, a node does not lead again in an epoch that it led before, because it may have lost records that
+    it sent in that epoch (KIP-595)."""
 
     def __init__(self) -> None:
         self._led: dict[int, int] = {}

@@ -246,7 +246,7 @@ class CommittedRecordsAgree(Checker):
 
     def _agree(self, log: str, node: int, offset: int) -> int:
         """Compares a replica's entries with the known committed entries, and adds the replica's entries below its high
-        watermark to them. Returns the offset below which the replica agrees with all others."""
+        watermark to them. Returns an offset: below it, the replica agrees with all others."""
         key = (log, node)
         first = max(self._first.get(key, 0), self._deleted.get(log, 0))
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)

@@ -1,4 +1,4 @@
-"""FindCoordinator: returns the broker that leads the partition of `__consumer_offsets` to which a group belongs.
+"""FindCoordinator: returns the broker that leads a group's partition of `__consumer_offsets`.
 
 The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. If this
 broker leads that partition, the response is an error, because this broker cannot coordinate transactions.

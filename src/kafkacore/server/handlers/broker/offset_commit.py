@@ -1,5 +1,5 @@
-"""OffsetCommit: stores the offsets up to which a group has read. This handler refuses partitions that do not exist. The
-group's shard decides about all others."""
+"""OffsetCommit: stores how far a group has read. This handler refuses partitions that do not exist. The group's shard
+decides about all others."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ MODES = {"clean": (True, 0), "recovered": (False, 0), "partly recovered": (False
 
 
 def first_lost(name: str, damage: Damage, written: Written) -> int:
-    """Returns the offset up to which all records must be unchanged."""
+    """Returns an offset. All records up to it must be unchanged."""
     if not name.endswith(".log"):
         return written.end_offset
     before = [base for position, base in batch_starts(written.files[name]) if position <= damage.at]

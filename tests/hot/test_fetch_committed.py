@@ -1,5 +1,4 @@
-"""Consumers with read_committed: up to which offset they read, and which aborted transactions an answer lists
-(KIP-98)."""
+"""Consumers with read_committed: where their reads end, and which aborted transactions an answer lists (KIP-98)."""
 
 import struct
 

@@ -141,8 +141,8 @@ def test_mixed_voters_have_a_leader_soon_after_faults(seed: int, old: int) -> No
             world.append()
             world.run_until(world.now + world.random.randrange(20, 600))
         quiet(world)
-        # This is enough time for two fetch timeouts, after which all nodes know that the old leader is dead, and for
-        # some elections.
+        # This is enough time for two fetch timeouts and some elections. After the timeouts, all nodes know that the old
+        # leader is dead.
         committed, deadline = len(world.committed), world.now + 15_000
         while len(world.committed) == committed:
             assert world.now < deadline, [(type(node.raft.role).__name__, node.raft.epoch) for node in world.nodes]

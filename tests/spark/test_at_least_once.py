@@ -53,7 +53,7 @@ class Load(threading.Thread):
 
 
 class Checkpoint:
-    """The files in which Spark stores which batches were planned and which were committed."""
+    """Spark's checkpoint of a query: its files name the planned and the committed batches."""
 
     def __init__(self, directory, topic):
         self.directory, self.topic = directory, topic

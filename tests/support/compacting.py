@@ -95,7 +95,7 @@ class Twin:
         )  # fmt: skip
 
     def build_map(self, bases, first_dirty, upper_bound, limit):
-        """Returns the offset of each key's last record, and the offset up to which the map covers the log."""
+        """Returns the offset of each key's last record, and the end offset of the map."""
         offsets, latest = {}, -1
         for base, following in zip(bases, [*bases[1:], None], strict=True):
             if base >= upper_bound or following is None or following <= first_dirty:

@@ -1,5 +1,5 @@
-"""Reads the journal in which disk_journal.c records a process's file operations, and computes which files a power cut
-at any moment would leave.
+"""Reads the journal of a process's file operations, which disk_journal.c writes, and computes the files that a power
+cut at any moment would leave.
 
 A finished sync makes the earlier content of a file durable. The disk may keep, lose or tear into sectors each later
 write or truncation, independently of the others. A name is durable once the process has synced its directory. A

@@ -25,8 +25,8 @@ Make = Callable[[int], Any]
 
 
 class Questions:
-    """Sends requests to one broker. Each line of `answers` shows a request, the versions in which it was sent, and the
-    answer that these versions have in common.
+    """Sends requests to one broker. Each line of `answers` shows a request, its versions, and the answer that all these
+    versions get.
 
     All group ids and the topic begin with `prefix`. The lines omit the prefix.
     """

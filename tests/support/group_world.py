@@ -178,7 +178,7 @@ class World:
         self._count += 1
         return hashlib.sha256(self._count.to_bytes(8, "big")).digest()[:16]
 
-    # --- the network: the requests of a consumer that arrive at all arrive in the order in which it sent them ---
+    # --- the network: it may lose some of a consumer's requests, and keeps the order of the others ---
 
     def ask(self, consumer: Consumer, call: Callable[[GroupShard, Any], Any], then: Callable[[Any], None]) -> None:
         self._count += 1

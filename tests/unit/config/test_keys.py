@@ -30,8 +30,8 @@ def test_every_row_parses_its_own_default(keys):
         assert allowed(key)
         if not key.required:
             text = render(default(key))
-            # A default passes the check of its own key, except for null defaults and for port 0, with which the system
-            # chooses a port.
+            # A default passes the check of its own key, except for null defaults and for port 0, which lets the system
+            # choose a port.
             assert text is None or key.type == "password" or render(parse(key, text)) == text
 
 

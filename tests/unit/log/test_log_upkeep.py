@@ -28,7 +28,7 @@ def batch() -> bytes:
 
 
 def intervals(**due: int) -> UpkeepIntervals:
-    """Returns intervals with which only the work with the given name is ever due."""
+    """Returns intervals that make only the work with the given name ever due."""
     names = UpkeepIntervals._fields
     return UpkeepIntervals(**{name: due.get(name, 1 if name == "initial_delay_ms" else FAR_MS) for name in names})
 

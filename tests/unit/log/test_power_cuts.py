@@ -76,7 +76,7 @@ def check_log(handle: PartitionHandle, at_least: int) -> None:
 
 
 def operations_of_a_start() -> int:
-    """Returns the number of disk operations before which a power failure leaves no log."""
+    """Returns the number of disk operations of a start. A power failure during the start leaves no log."""
     disk = new_disk()
     manager, _ = start(disk)
     operations = disk.operations

@@ -29,7 +29,7 @@ from kafkacore.protocol.errors import ErrorCode  # noqa: E402
 
 
 class Hot(NamedTuple):
-    """A message that native code reads or writes without Python, and the versions in which it does so."""
+    """A message that native code reads or writes without Python, in the versions from `lowest` to `highest`."""
 
     message: str
     lowest: int

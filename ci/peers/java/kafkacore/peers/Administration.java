@@ -29,7 +29,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * A tool for {@link Runner} that writes and prints metadata on which only Apache Kafka acts: users, quotas, access
+ * A tool for {@link Runner} that writes and prints metadata that only Apache Kafka uses: users, quotas, access
  * control and client metrics.
  *
  * <p>{@code write BOOTSTRAP} creates some metadata of each kind. {@code tell BOOTSTRAP} prints all of it in order, one

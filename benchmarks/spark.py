@@ -135,7 +135,7 @@ class Run:
         return time.perf_counter() - began, self.meter.cpu() - cpu
 
     def compare(self, row, count, works):
-        """Runs the `works` one after the other in each round. Records the rows per second and per CPU-second."""
+        """Runs the `works` one after the other in each round. Notes the rows per second and per CPU-second."""
         names = list(works)
         for _ in range(1 if self.options.smoke else WARM_UPS):
             for name in names:

@@ -125,7 +125,7 @@ def measure_latency(pairs, results, options, until):
 
 
 def measure_logged(pairs, results, options, directory):
-    """Records the request logs of the loaded brokers, and lets the plane report read all of them at once."""
+    """Collects the request logs of the loaded brokers, and lets the plane report read all of them at once."""
     if not request_logs.is_readable():
         print("the request logs are left out: ci/spark.sh installs PySpark", file=sys.stderr, flush=True)
         return

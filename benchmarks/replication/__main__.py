@@ -97,7 +97,7 @@ class Run:
         return nodes
 
     def note(self, row, name, number, measure):
-        """Measures one row and records its figures. If the contestant cannot serve the row, the cell stays empty, and a
+        """Measures one row and stores its figures. If the contestant cannot serve the row, the cell stays empty, and a
         line gives the reason."""
         try:
             figures = measure()

@@ -1,4 +1,4 @@
-"""Writes small records to many partitions, with one request in flight at each node. Records when each partition
+"""Writes small records to many partitions, with one request in flight at each node. Notes when each partition
 acknowledges, and the longest time between two acknowledgements."""
 
 import contextlib

@@ -88,8 +88,8 @@ def test_benchmark_measures_each_experiment_and_writes_its_tables_and_figures_wh
 
 
 def recorded(clusters, load, path):
-    """Records the request logs of the loaded brokers. Returns the distributions of the total time, by way, without
-    Spark."""
+    """Collects the request logs of the loaded brokers. Returns the distributions of the total time on each path,
+    without Spark."""
     found = {}
     for pair in clusters:
         log = request_logs.record(pair, load, 0.1, path)

@@ -307,7 +307,7 @@ class Elections:
         return int(self._replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     def heard_of_voter(self, role: Leader, key: ReplicaKey) -> None:
-        """Records that a voter has fetched from this leader. The leader resigns if no majority of the voters fetches
+        """Notes that a voter has fetched from this leader. The leader resigns if no majority of the voters fetches
         (check quorum, KIP-595). Ignores a replica that only has the id of a voter, such as one with a new disk."""
         voter = role.voters.get(key.replica_id)
         if voter is None or key.replica_id == self._replica.me.replica_id or not voter.key.matches(key):

@@ -116,7 +116,7 @@ class Epochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def note(self, epoch: int, offset: int) -> bool:
-        """Records that `epoch` has records from `offset` on. Returns True if the epoch is new."""
+        """Notes that `epoch` has records from `offset` on. Returns True if the epoch is new."""
         if self._epochs and self._epochs[-1] >= epoch:
             return False
         self._epochs.append(epoch)

@@ -213,7 +213,7 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """Records when a replica was last caught up. At the replica's previous Fetch, the leader's log had a certain
+        """Notes when a replica was last caught up. At the replica's previous Fetch, the leader's log had a certain
         end. If this Fetch has reached that end, the replica was caught up at the time of the previous Fetch.
         """
         if offset >= self._replica.log.end_offset:

@@ -150,7 +150,7 @@ class RemoteFetcher:
         return True
 
     async def _failed(self, problem: Exception) -> None:
-        """Records a failure. The client already pauses before it reconnects. So this driver pauses only after an answer
+        """Notes a failure. The client already pauses before it reconnects. So this driver pauses only after an answer
         from the peer.
         """
         self.native.failed()

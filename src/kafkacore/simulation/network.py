@@ -245,7 +245,7 @@ class SimulatedNetwork:
                 end.abort()
 
     def machine_is_back(self, name: str) -> None:
-        """Records that the operating system of a machine runs again. From now on, it resets the connections that peers
+        """Notes that the operating system of a machine runs again. From now on, it resets the connections that peers
         opened before the power cut."""
         self._silent.pop(name, None)
 

@@ -1,4 +1,4 @@
-"""Records the last requests of a broker's clients, for assertions and for reports of failed tests."""
+"""Keeps the last requests of a broker's clients, for assertions and for reports of failed tests."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Requests:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Requests]:
-        """Records while the block runs."""
+        """Starts the recorder, and stops it after the block."""
         self.start()
         try:
             yield self

@@ -18,7 +18,7 @@ class ClientMeasures:
         self._state = SessionState.NOT_CONNECTED
 
     def moved(self, state: SessionState, *, has_expired: bool) -> None:
-        """Records a new state of the client's session."""
+        """Notes a new state of the client's session."""
         self.connects += state is SessionState.CONNECTED
         self.disconnects += state is SessionState.CONNECTING and self._state is SessionState.CONNECTED
         self.expired += has_expired

@@ -27,7 +27,7 @@ PASSWORD = bytes(range(16))
 
 
 class Driver:
-    """Feeds events to a session and records its effects."""
+    """Feeds events to a session and collects its effects."""
 
     def __init__(self, chroot="", **settings):
         self.latency_ms = Distribution()

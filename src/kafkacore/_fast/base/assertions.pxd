@@ -55,7 +55,7 @@ cdef extern from * nogil:
     # Prints the native stack and aborts the process; does nothing in a release build.
     void give_up "kc_give_up"() noexcept
 
-    # Records the only thread that may access some data: the thread that called `owner_take`. Before that call, and
+    # Names the only thread that may access some data: the thread that called `owner_take`. Before that call, and
     # after `owner_drop`, any thread may access the data.
     ctypedef struct Owner "kc_owner":
         pass

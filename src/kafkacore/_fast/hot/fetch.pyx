@@ -136,7 +136,7 @@ cdef void drop_call(Request *request) noexcept nogil:
 
 
 cdef int call_read(FetchCall *call) noexcept nogil:
-    """Parses the body and records its sender. Returns SERVED, or SERVED_CLOSE if the body is malformed."""
+    """Parses the body and notes its sender. Returns SERVED, or SERVED_CLOSE if the body is malformed."""
     cdef const Program *program = fetch_request_program(call.request.api_version)
     cdef Reader reader
     reader_init(&reader, call.request.frame.data + call.request.header_size,

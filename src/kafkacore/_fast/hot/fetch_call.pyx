@@ -366,7 +366,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
 
 
 cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
-    """Returns whether the answer must contain this partition. Records the values that the answer sends."""
+    """Returns whether the answer must contain this partition. Notes the values that the answer sends."""
     cdef bint news = part.read.size > 0 or part.view.diverging_end_offset >= 0 or part.error != NONE
     news = news or part.preferred >= 0
     if kept.high_watermark != part.view.high_watermark:

@@ -4,8 +4,8 @@ the time of each member's last heartbeat.
 A group's coordinator, which is Python code, publishes a `StableGroup` when the group is stable, and withdraws it before
 the members of the group change. While the group is published, a processor (a thread that serves connections) handles
 two kinds of requests itself. A Heartbeat from a member of this generation only means that the member is alive: the
-processor answers it and records the time. A SyncGroup from such a member requests the member's assignment: the
-processor sends the assignment and records that it was sent. Every other request goes to the handler in Python
+processor answers it and notes the time. A SyncGroup from such a member requests the member's assignment: the
+processor sends the assignment and notes that it was sent. Every other request goes to the handler in Python
 unchanged. Before the coordinator expires a member's session, it reads the recorded times. Before it removes a member
 that has not fetched its assignment, it reads which assignments were sent.
 

@@ -93,7 +93,7 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
 # --- Heartbeat ---
 
 cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
-    """Records a heartbeat. Returns False if the handler must answer."""
+    """Notes a heartbeat. Returns False if the handler must answer."""
     cdef Identity who
     cdef StableGroup *stable
     cdef Beat *beat

@@ -1,4 +1,4 @@
-"""Records which partitions a request has contained so far, in a hash table with open addressing. The key is the
+"""Notes which partitions a request has contained so far, in a hash table with open addressing. The key is the
 partition's address in memory, which clients cannot choose.
 """
 

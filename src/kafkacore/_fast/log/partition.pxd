@@ -200,11 +200,11 @@ ctypedef struct ReadAsked:
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil
 # Performs a Fetch for one partition. Returns 0, a Kafka error code, or LOG_BLOCKED if an index on disk must be read. In
 # the last case, call this again with `slowly` on a thread of the I/O pool. Returns FENCED_LEADER_EPOCH or
-# UNKNOWN_LEADER_EPOCH if `current_epoch` is not the partition's leader epoch. Records a follower's fetch before the
+# UNKNOWN_LEADER_EPOCH if `current_epoch` is not the partition's leader epoch. Notes a follower's fetch before the
 # read. So if this fetch advances the high watermark, the answer has the new value. Adds satisfied waiters to `wakes`.
 cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, FetchView *view,
                         WakeList *wakes) noexcept nogil
-# Records a follower's fetch without a read. Returns 0, or the error code that `partition_read` would return.
+# Notes a follower's fetch without a read. Returns 0, or the error code that `partition_read` would return.
 cdef int partition_followed(Partition *p, const FollowerFetch *fetch, int32_t current_epoch,
                             WakeList *wakes) noexcept nogil
 

@@ -552,7 +552,7 @@ cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_
 
 cdef int check_follower(Partition *p, const FollowerFetch *fetch, int32_t current_epoch, bint notes,
                         WakeList *wakes, bint *more) noexcept nogil:
-    """Checks and records a follower's fetch. Call this with the lock held. Does not record a position outside the log,
+    """Checks and notes a follower's fetch. Call this with the lock held. Does not note a position outside the log,
     because the follower is about to truncate its log or to begin it again."""
     cdef int error = replicas_check(p, fetch.broker_id, current_epoch)
     if error != 0 or not notes or fetch.offset > p.log.end_offset or fetch.offset < p.log.log_start_offset:

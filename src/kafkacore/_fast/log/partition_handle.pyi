@@ -217,7 +217,7 @@ class PartitionHandle:
     def followed(
         self, broker_id: int, offset: int, broker_epoch: int = -1, current_epoch: int = -1, log_start_offset: int = 0
     ) -> int:
-        """Records a follower's fetch at `offset`. Returns 0 or the error code for the response."""
+        """Notes a follower's fetch at `offset`. Returns 0 or the error code for the response."""
 
     def acknowledged(self, kind: int, at: int, generation: int) -> int | None:
         """Returns the state of an acknowledgement: 0 if the records are acknowledged, None if they are not yet, or a

@@ -501,7 +501,7 @@ cdef class PartitionHandle:
 
     def followed(self, int32_t broker_id, int64_t offset, int64_t broker_epoch=-1, int32_t current_epoch=-1,
                  int64_t log_start_offset=0):
-        """Records a follower's fetch. Returns 0 or the error code for the response."""
+        """Notes a follower's fetch. Returns 0 or the error code for the response."""
         cdef FollowerFetch fetch
         cdef WakeList wakes
         cdef int error

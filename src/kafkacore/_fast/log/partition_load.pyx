@@ -159,7 +159,7 @@ cdef class LogFiles:
         return 0
 
     cdef void note(self, int64_t offset, int kinds) noexcept:
-        """Records which kinds of files have this offset in their names."""
+        """Notes which kinds of files have this offset in their names."""
         if kinds & IS_SNAPSHOT:
             self.snapshots[self.snapshot_count] = offset
             self.snapshot_count += 1

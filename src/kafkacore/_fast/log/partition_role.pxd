@@ -35,7 +35,7 @@ cdef bint partition_follow(Partition *p, int32_t leader_id, int32_t leader_epoch
 # report with the next `partition_lead`. Call this once, before the partition has a role.
 cdef void partition_report_to(Partition *p, IsrEdges *edges) noexcept nogil
 
-# Records that the node proposes this ISR to the controller, in an AlterPartition. From now on, the maximal ISR
+# Notes that the node proposes this ISR to the controller, in an AlterPartition. From now on, the maximal ISR
 # (replicas.pxd) includes the members of this ISR. Returns False if this node does not lead, if the partition epoch
 # differs, or if another proposal has no answer yet.
 cdef bint partition_propose_isr(Partition *p, const int32_t *isr, int32_t count,

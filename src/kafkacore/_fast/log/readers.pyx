@@ -227,7 +227,7 @@ cdef int of_interest(int kind) noexcept nogil:
 
 
 cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil:
-    """Records the follower's Fetches since the last change. While nothing changed, these Fetches did not visit this
+    """Notes the follower's Fetches since the last change. While nothing changed, these Fetches did not visit this
     partition. If the follower had all records before those Fetches, it still had all records at the last of them. This
     is the first change since then, so the follower's state must be updated before anything else reads it."""
     cdef Follower *follower = replicas_find(p, load32(&changes.follower_id))

@@ -17,7 +17,7 @@ cdef int64_t replicas_reached(const Partition *p, int64_t own) noexcept nogil
 # min.insync.replicas, limited by the number of replicas
 cdef int32_t replicas_least_isr(const Partition *p) noexcept nogil
 cdef int32_t replicas_maximal_isr(const Partition *p) noexcept nogil  # the size of the maximal ISR
-# Records the position, the times and the broker epoch of a follower's fetch. Returns 0 on success. Returns
+# Notes the position, the times and the broker epoch of a follower's fetch. Returns 0 on success. Returns
 # NOT_LEADER_OR_FOLLOWER if the broker epoch is outdated because the broker has restarted (KIP-903). For a broker
 # without a replica, returns UNKNOWN_LEADER_EPOCH, or NOT_LEADER_OR_FOLLOWER if the request has no epoch. Reports the
 # partition to the queue (isr_edges.pxd) if the follower may now join the ISR.

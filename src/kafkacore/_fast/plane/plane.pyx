@@ -280,7 +280,7 @@ cdef class NativePlane:
         store32(&self.plane.max_connections_per_ip, most_per_ip)
 
     def sample_requests(self, int32_t every) -> None:
-        """Records the times of one in `every` requests for `take_samples`. If `every` is 0, records none. This may
+        """Keeps the times of one in `every` requests for `take_samples`. If `every` is 0, keeps no times. This may
         change while the plane serves requests."""
         self.check()
         if not 0 <= every <= MAX_SAMPLE_EVERY:

@@ -88,7 +88,7 @@ class Liveness:
         self._contacts.pop(broker_id, None)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """Records that a heartbeat has arrived, even if the controller decides about it later."""
+        """Notes that a heartbeat has arrived, even if the controller decides about it later."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
@@ -144,7 +144,7 @@ class Liveness:
             contact.metadata_offset = offset
 
     def leaves_after(self, broker_id: int, offset: int) -> None:
-        """Records that the log up to `offset` contains the elections of other leaders for the broker's partitions."""
+        """Notes that the log up to `offset` contains the elections of other leaders for the broker's partitions."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset == NEVER:
             contact.shutdown_offset = offset

@@ -61,7 +61,7 @@ class Measures:
         self.queue_ms.record(ms)
 
     def ran(self, state: str, ms: float) -> None:
-        """Records how long an event of this state ran. Kafka has no metric for events of the state Idle."""
+        """Notes how long an event of this state ran. Kafka has no metric for events of the state Idle."""
         name = _NAMES.get(state)
         if name is not None:
             self.running_ms[f"{name}RateAndTimeMs"].record(ms)

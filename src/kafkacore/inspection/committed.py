@@ -38,7 +38,7 @@ def _whole_until(directory: str, segments: list[int]) -> tuple[int, str, int]:
             if first != end:
                 break
             end, position = last + 1, behind
-        if position < os.path.getsize(path):  # a start discards all segments after bytes that are not a batch
+        if position < os.path.getsize(path):  # a starting node discards all segments after bytes that are not a batch
             break
     return end, path, position
 

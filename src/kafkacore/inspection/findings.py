@@ -1,5 +1,5 @@
 """The findings about log directories. A problem prevents a start or means lost data. A remark describes something that
-the next start repairs."""
+the node repairs at its next start."""
 
 from __future__ import annotations
 

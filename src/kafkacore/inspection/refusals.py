@@ -1,7 +1,7 @@
 """Finds the reasons why a node would refuse to start with undamaged metadata in a log directory.
 
-A start needs three things: feature levels and records that this release knows, an epoch that is not the last possible
-one, and the directory's own id among the voters.
+A node needs three things to start: feature levels and records that this release knows, an epoch that is not the last
+possible one, and the directory's own id among the voters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MetadataInspection:
 
     def _take(self, path: str, start: int) -> None:
         for batch, data in whole_batches(path, 0):
-            # A start refuses this epoch in every batch, also below the newest snapshot.
+            # A starting node refuses this epoch in every batch, also below the newest snapshot.
             if batch.partition_leader_epoch == ANY_EPOCH:
                 raise MetadataError(NO_EPOCH_LEFT.format(batch.base_offset, ANY_EPOCH))
             if batch.last_offset < start:

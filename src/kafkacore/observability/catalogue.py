@@ -336,7 +336,7 @@ TotalTimeMs histogram ms the whole time from the arrival of a request to the end
 
 @functools.cache
 def metrics() -> dict[tuple[str, str], Metric]:
-    """Returns the table, by type and name. The first scrape parses it, so that a start does not have to."""
+    """Returns the table, by type and name. The table is parsed at the first scrape, so that the node starts faster."""
     return {(each.type, each.name): each for each in _rows()}
 
 

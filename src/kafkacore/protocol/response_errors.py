@@ -279,7 +279,7 @@ def error_response(
 def error_response_steps(
     request: Message, version: int, error: int, message: str | None = None, *, at_items: bool = False
 ) -> Generator[None, None, Message]:
-    """Does the same as `error_response`, but pauses after each item, because a request can name a million items."""
+    """Works like `error_response`, but pauses after each item, because a request can name a million items."""
     response: Any = apis.response_class(request.API_KEY)()
     layout = _TABLE.get(request.API_KEY, _TOP_ONLY)
     text = message or ErrorCode(error).message

@@ -1,5 +1,5 @@
 """Stores an offset (the mark) on disk. Below the mark, all records of the metadata log were committed and synced. The
-next start of the node reads the mark.
+node reads the mark at its next start.
 
 Without the mark, damage to committed records could not be distinguished from an incomplete batch that a crash leaves at
 the end of the log. Raft never truncates committed records. So the mark stays valid even if Apache Kafka runs on the
@@ -45,7 +45,7 @@ class CommitMark:
 
     def remove(self) -> None:
         """Removes the mark. Call this before the log is replaced. Otherwise a crash during the replacement could leave
-        a log that ends below the mark, and the next start would refuse this log.
+        a log that ends below the mark, and the node would refuse this log at its next start.
         """
         if self._files.exists(self._checkpoint.path):
             self._files.unlink(self._checkpoint.path)

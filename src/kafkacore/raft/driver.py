@@ -263,8 +263,8 @@ class RaftDriver:
             return await self._blocking(change)
 
     async def _note_committed(self, synced_offset: int) -> None:
-        """Stores the committed offset (the mark, see `commit_mark`). So the next start can distinguish damage to
-        committed records from an incomplete batch that a crash leaves at the end of the log.
+        """Stores the committed offset (the mark, see `commit_mark`). So at its next start, the node can distinguish
+        damage to committed records from an incomplete batch that a crash leaves at the end of the log.
         """
         offset = min(self.raft.high_watermark, synced_offset)
         if offset > self._log.committed_offset:

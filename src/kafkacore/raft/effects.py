@@ -44,7 +44,7 @@ class Adopt(NamedTuple):
     static: VoterSet
 
     def perform(self, log: RaftLog) -> VoterHistory:
-        # If a crash occurs between these two steps, the next start empties the log (`replaces_log`).
+        # If a crash occurs between these two steps, the node empties the log at its next start (`replaces_log`).
         log.finish_snapshot(self.snapshot_id)
         log.begin_at_snapshot(self.snapshot_id)
         return voters_of(log, self.static)

@@ -42,7 +42,8 @@ class RaftLog(Protocol):
         """The offset of the last call of `note_committed`: records below it are committed. 0 before the first call."""
 
     def note_committed(self, offset: int) -> None:
-        """Stores that the records below `offset` are committed and synced. The next start relies on this. Can block."""
+        """Stores that the records below `offset` are committed and synced. The node relies on this at its next start.
+        Can block."""
 
     def append(self, data: bytes) -> bool:
         """Appends batches that begin at `end_offset` and contain their epochs. Never waits for a disk. Returns False

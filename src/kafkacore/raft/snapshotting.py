@@ -85,7 +85,7 @@ class Snapshotter:
         """Does nothing, because leaders and followers make snapshots alike."""
 
     async def close(self) -> None:
-        """Stops writing an unfinished snapshot. The next start removes its file."""
+        """Stops writing an unfinished snapshot. The node removes its file at the next start."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -94,8 +94,8 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        # A snapshot is due even if all new records are NoOpRecords. Otherwise the next start would have to read all of
-        # them.
+        # A snapshot is due even if all new records are NoOpRecords. Otherwise the node would have to read all of them
+        # at its next start.
         return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:

@@ -179,7 +179,7 @@ class LogDirMoves:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def close(self) -> None:
-        """Stops the moves. The next start of the node continues them."""
+        """Stops the moves. The node continues them after its next start."""
         for move in list(self._moves.values()):
             await move.end()
         for revert in list(self._reverts):

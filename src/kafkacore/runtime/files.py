@@ -76,8 +76,8 @@ def replace(files: Files, path: str, data: bytes) -> None:
     """Replaces a file's content by `data`. After a crash the file has either the whole old content or the whole new
     one. Raises OSError.
 
-    As in Kafka, the temporary file has the name `path` with `.tmp` appended. If a crash leaves this file, the next
-    start removes it.
+    As in Kafka, the temporary file has the name `path` with `.tmp` appended. If a crash leaves this file, the node
+    removes it at its next start.
     """
     temporary = f"{path}.tmp"
     files.write(temporary, data)

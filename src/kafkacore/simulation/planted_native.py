@@ -55,7 +55,7 @@ NATIVE_BUGS: Final = MappingProxyType(
             (records.RecordsWereSent, records.ReadsAreWhole, NodesGoOn), ONE_LOG,
         ),
         "recovery-point-ahead": NativeBug(
-            "a start checks every record that no sync has covered",
+            "a starting node checks every record that no sync has covered",
             (records.RecordsWereSent, records.ReadsAreWhole, NodesGoOn), ONE_LOG,
         ),
         "producer-epoch-ignored": NativeBug(

@@ -18,7 +18,7 @@ def quick_python() -> str:
     when this process ends.
 
     Spark puts its pyspark.zip first on the path of each Python process. That archive contains no bytecode, so each
-    process compiles PySpark again. A start then takes 1.5 s of CPU time instead of 0.2 s. A Python source needs two
+    process compiles PySpark again. It then needs 1.5 s of CPU time to start instead of 0.2 s. A Python source needs two
     processes for each `load`.
     """
     handle, path = tempfile.mkstemp(prefix="kafkacore-python-")

@@ -131,7 +131,7 @@ class FutureLogs:
             self._owner.rename_aside(future.directory, future.name, future.handle, kind)
 
     def forget(self, directory: ManagedDirectory) -> None:
-        """Drops the future logs of a directory that failed. The next start finds them again."""
+        """Drops the future logs of a directory that failed. The node finds them again at its next start."""
         with self._mutex:
             lost = [key for key, future in self._futures.items() if future.directory is directory]
             handles = [self._futures.pop(key).handle for key in lost]
@@ -203,8 +203,8 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # The current log stays in use. The next start must not find a second log for the partition, so the new log
-            # is renamed.
+            # The current log stays in use. At its next start, the node must not find a second log for the partition, so
+            # the new log is renamed.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:

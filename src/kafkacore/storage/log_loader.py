@@ -184,7 +184,8 @@ def _finish_swaps(path: str, files: Files) -> None:
             LOG.info("%s: removing %s, which a compacted segment replaces", path, name)
             files.unlink(os.path.join(path, name))
     # Each step must be durable before the next one. Otherwise another crash could leave an index with its final name
-    # beside a .log.swap. The next start would remove this index together with the indexes of the former segment.
+    # beside a .log.swap. At its next start, the node would remove this index together with the indexes of the former
+    # segment.
     files.sync_directory(path)
     for part in (segments, [name for name in swaps if name not in segments]):
         for name in part:

@@ -71,7 +71,7 @@ class LogManager:
         new_uuid: Callable[[], Uuid] = Uuid.random,
     ) -> None:
         """`make_pool` creates the threads that load and close logs. Raises OSError."""
-        self.loads: list[DirectoryLoad] = []  # not empty while a start loads the logs
+        self.loads: list[DirectoryLoad] = []  # not empty while the starting node loads the logs
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
@@ -582,7 +582,7 @@ class LogManager:
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
         """Closes every log. If `clean`, also writes the checkpoints, and marks the directories without an error as
-        cleanly shut down. Without this mark, the next start recovers the logs, as after a crash."""
+        cleanly shut down. Without this mark, the node recovers the logs at its next start, as after a crash."""
         self.await_cuts(False)
         self.checkpoint_cuts()
         for directory in self._directories:

@@ -31,14 +31,14 @@ class RemoteBroker:
         return name
 
     def produce(self, topic: str, value: bytes | str | None, **options: Any) -> int:
-        """Does the same as Broker.produce."""
+        """Works like Broker.produce."""
         options = {"timestamp_ms": time.time_ns() // 1_000_000, **options}
         return self._loop.run(self._client.produce(topic, value, **options), _CALL_SECONDS)
 
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """Does the same as Broker.consume."""
+        """Works like Broker.consume."""
         return self._loop.run(self._client.consume(topic, partition, offset, count, timeout_seconds), _CALL_SECONDS)
 
     def reset(self) -> None:

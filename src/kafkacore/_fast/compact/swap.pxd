@@ -3,11 +3,11 @@ replaces the former segments by the compacted one while the log is in use (Kafka
 LogLoader).
 
 While the files of the compacted segment are written, their names end in `.cleaned`. Once all of them are synced, they
-are renamed to `.swap`. If the node crashes before the renaming, the next start uses the former segments. If it crashes
-later, the next start uses the compacted segment. Then the list of the log's segments changes, the former files are
-removed, and the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the next
-start completes them. In this order, no index is ever next to a .log file to which it does not belong, even if the disk
-keeps an arbitrary subset of the name changes between two syncs:
+are renamed to `.swap`. If the node crashes before the renaming, it uses the former segments after the crash. If it
+crashes later, it uses the compacted segment. Then the list of the log's segments changes, the former files are removed,
+and the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the node completes
+them at its next start. In this order, no index is ever next to a .log file to which it does not belong, even if the
+disk keeps an arbitrary subset of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`; sync of the directory
 2. the log's list of segments is replaced: new readers use the open files of the compacted segment, and earlier readers

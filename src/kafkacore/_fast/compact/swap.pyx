@@ -34,8 +34,8 @@ cdef enum:
 
 cdef const char *part_name(int part) noexcept nogil:
     """Returns the suffix of one of the segment's files. The .log file is the first one, so it loses the suffix `.swap`
-    before the indexes do. If a crash left an index under its final name beside a .log.swap, the next start would remove
-    this index together with the indexes of the former segment."""
+    before the indexes do. If a crash left an index under its final name beside a .log.swap, the node would remove this
+    index at its next start, together with the indexes of the former segment."""
     if part == 0:
         return b".log"
     if part == 1:
@@ -90,8 +90,8 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
         result = disk.sync(disk.self, fresh.time_index_file)
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
-    # All names are synced before one of them becomes .swap. Otherwise the next start could use a .log.swap without its
-    # transaction index.
+    # All names are synced before one of them becomes .swap. Otherwise the node could use a .log.swap without its
+    # transaction index after a crash.
     return result if result < 0 else segment_sync_names(fresh)
 
 
@@ -113,7 +113,7 @@ cdef int unlink_part(const Segment *segment, int part, const char *suffix) noexc
 
 
 cdef void swap_discard(Segment *fresh) noexcept nogil:
-    # If a file cannot be removed now, the next start removes it.
+    # If a file cannot be removed now, the node removes it at its next start.
     cdef int part
     for part in range(PARTS):
         unlink_part(fresh, part, b".cleaned")

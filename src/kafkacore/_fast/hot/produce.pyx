@@ -196,8 +196,8 @@ cdef bint lay_out(ProduceCall *call) noexcept nogil:
 cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer,
                         Distinct *seen) noexcept nogil:
     """Lays out the parts and the answer of one topic. If the request names a partition twice, only the last batch is
-    appended, and the answer contains the partition once, at its first position. Apache Kafka does the same, because it
-    collects the batches of a request in a map."""
+    appended, and the answer contains the partition once, at its first position. Apache Kafka answers in the same way,
+    because it collects the batches of a request in a map."""
     cdef PartitionProduceData *data = <PartitionProduceData *> topic.partition_data.items
     cdef int32_t count = topic.partition_data.count
     cdef PartitionProduceResponse *answers

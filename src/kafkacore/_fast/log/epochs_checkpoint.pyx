@@ -20,7 +20,8 @@ cdef Log *log_of_epochs_job(Job *job) noexcept nogil:
 
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil:
     # A log whose last segment is still sealed has had no append since its load. Such a log does not write epochs
-    # without records. Otherwise each restart would sync two files per partition for epochs that the next start drops.
+    # without records. Otherwise a node that restarts would sync two files per partition, for epochs that it drops at
+    # the next start.
     cdef bint at_rest = log.active != NULL and load32(&log.active.sealed) != 0
     return log.epochs_dirty != EPOCHS_SAVED and not (log.epochs_dirty == EPOCHS_EMPTY and at_rest)
 

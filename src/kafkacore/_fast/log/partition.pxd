@@ -144,8 +144,8 @@ ctypedef struct Acknowledgement:
 # a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
-# Appends whole batches that already have their offsets, and that the leader of `leader_epoch` sent. Returns
-# FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER unless this node now follows in that epoch.
+# Appends whole batches that already have their offsets, and that the leader of `leader_epoch` sent. If this node is not
+# a follower in that epoch, returns FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
 cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
                                       Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 # Appends batches with leader epochs up to `most_epoch` to a log that only its owner writes. Such a log is the metadata

@@ -108,7 +108,7 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil  # syncs .l
 cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs the directory if it still exists
 # Unlinks the segment's files and its producer snapshot. The files are closed when the last reference is released.
 cdef int segment_unlink(Segment *segment) noexcept nogil
-# Does the same for a segment whose `dropped` is already set.
+# Like `segment_unlink`, for a segment whose `dropped` is already set.
 cdef int segment_unlink_files(Segment *segment) noexcept nogil
 # Unlinks one file of the segment. Returns 0 even if the file does not exist.
 cdef int segment_unlink_part(Segment *segment, const char *suffix) noexcept nogil

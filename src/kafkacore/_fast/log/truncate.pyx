@@ -94,7 +94,7 @@ cdef void deliver_cut(Mail *mail) noexcept nogil:
 
 cdef int end_cut(Log *log, int result) noexcept nogil:
     """Ends the change, or leaves that to the thread that checkpoints recovery points. The checkpoint file may have a
-    recovery point above the log's new end. If the log grew again before the file has a lower value, the next start
+    recovery point above the log's new end. If the log grew again before the file has a lower value, a node that starts
     after a power loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     cdef bint waits

@@ -1,5 +1,5 @@
 """Parked requests. A parked request waits for an event in a partition, or for a timer. Then the processor (the thread
-that serves the request's connection) continues it. Kafka's purgatory does the same.
+that serves the request's connection) continues the request. In Kafka, requests wait in a purgatory.
 
 The owning processor parks a request with a timer and with waiters on partitions. An append, a sync, a new high
 watermark or a deleted topic can satisfy a waiter. The thread that causes this event first releases the partition's

@@ -110,7 +110,7 @@ class Offsets:
         """Ends a producer's transaction. Yields the names of the offsets that the transaction committed.
 
         If several commits concern one partition, the last commit in the log counts, and not the commit whose
-        transaction ends last. Kafka's OffsetMetadataManager does the same.
+        transaction ends last. Kafka's OffsetMetadataManager follows the same rule.
         """
         for name, pending in self._transactions.pop(producer_id, {}).items():
             self._close(name, producer_id)

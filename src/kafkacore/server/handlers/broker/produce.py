@@ -83,8 +83,8 @@ def _parts(
     broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> Work[list[Part]]:
     """Puts a result for each partition into `response`. If the request contains a partition twice, the partition has
-    one result, at its first position, and only its last batch is appended. Apache Kafka does the same, because it
-    collects the batches of a request in a map."""
+    one result, at its first position, and only its last batch is appended, as in Apache Kafka, which collects the
+    batches of a request in a map."""
     parts: list[Part] = []
     named: dict[PartitionHandle, Part] = {}
     for topic in request.topic_data:

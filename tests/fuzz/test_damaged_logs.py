@@ -148,9 +148,9 @@ def first_lost(name: str, damage: Damage, written: Written) -> int:
 
 
 def is_trusted(name: str, mode: str, written: Written) -> bool:
-    """Returns whether loading the log trusts the segment without checking it. Apache Kafka does the same. Readers check
-    its checksums. Only `kafkacore dump-log` finds damage that no checksum covers: in base offsets, or a file that ends
-    between two batches."""
+    """Returns whether loading the log trusts the segment without checking it, as in Apache Kafka. Readers check the
+    segment's checksums. Only `kafkacore dump-log` finds damage that no checksum covers: in base offsets, or a file that
+    ends between two batches."""
     point = {"clean": written.end_offset, "recovered": 0, "partly recovered": written.segments[-2]}[mode]
     return name.endswith(".log") and int(name[:20]) < point
 

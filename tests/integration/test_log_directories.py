@@ -81,7 +81,7 @@ def test_start_without_a_directory_makes_no_second_log_of_its_partitions(tmp_pat
     file.rename(tmp_path / "kept")
     file.mkdir()
     with node:
-        # The node shut down the other directories cleanly, but its start counts as unclean because records in "a" may
+        # The node shut down the other directories cleanly, but it starts as after a crash, because records in "a" may
         # be lost (KIP-966).
         assert node.broker.registrar.lifecycle.previous_broker_epoch == -1
         for index in range(4):

@@ -74,7 +74,7 @@ def test_node_leaves_nothing_when_it_stops_and_starts_again(tmp_path: Path) -> N
 def test_refused_start_leaves_the_clean_shutdown_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the file that marks a clean shutdown, the next start would count as one after a crash. Partitions with
+    """Without the file that marks a clean shutdown, the node would start again as after a crash. Partitions with
     eligible leader replicas would then lose their ISRs."""
     running = node(tmp_path / "a")
     with running:

@@ -2,7 +2,7 @@
 stored.
 
 Apache Kafka 4 has no down-conversion, so it passes messages from the file to the socket unchanged (KIP-724). Apache
-Kafka 3.9 does the same from Fetch version 4 on.
+Kafka 3.9 also passes them unchanged from Fetch version 4 on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def written(directory):
 
 
 def troubled(directory, trouble):
-    """Does the same as `written`, but runs `trouble(cluster)` while it writes the records. In the end the brokers have
+    """Works like `written`, but runs `trouble(cluster)` while it writes the records. In the end the brokers have
     acknowledged every record."""
     with Cluster(controllers=1, brokers=3, configs=CONFIGS) as cluster:
         cluster.wait_until_ready()

@@ -52,10 +52,10 @@ def answered(address, request, version):
 
 
 class ProcessCluster:
-    """By default, our controllers 1, 2, 3 and our brokers 101, 102, 103. `controllers` and `brokers` map other ids to
-    kinds, and `combined` does the same for nodes with both roles. With `network`, each node runs on a separate host.
-    `tools` formats the directories of other kinds. `settings` has further settings for every node. `jvm` replaces the
-    JVM options for a quick start.
+    """By default, our controllers 1, 2, 3 and our brokers 101, 102, 103. `controllers`, `brokers` and `combined` (nodes
+    with both roles) map other ids to kinds. With `network`, each node runs on a separate host. `tools` formats the
+    directories of other kinds. `settings` has further settings for every node. `jvm` replaces the JVM options for a
+    quick start.
 
     `addresses` maps each node id to the address for clients: the listener of a broker, or the only listener of a
     controller.

@@ -265,7 +265,7 @@ class Replicated:
         return [record.value for record in self.read_records(node_id, topic, partition, at_least)]
 
     def read_records(self, node_id, topic, partition, at_least=0):
-        """Does the same as `read`, but returns Stored records."""
+        """Works like `read`, but returns Stored records."""
         found, offset, deadline = [], 0, time.monotonic() + LIMIT_S
         while True:
             answer = fetch(self.addresses[node_id], topic, partition, offset)

@@ -267,7 +267,7 @@ def test_metadata_log_that_lost_committed_records_is_reported(node):
     segment.write_bytes(b"".join([batches[0], unknown, batches[2]]))
     (problem,) = node.info()[0]
     assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at")
-    segment.write_bytes(batches[0] + b"?")  # a start would delete the valid segment that follows this one
+    segment.write_bytes(batches[0] + b"?")  # a starting node would delete the valid segment that follows this one
     (metadata / f"{1:020d}.log").write_bytes(b"".join(batches[1:]))
     (problem,) = node.info()[0]
     assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at")
@@ -323,7 +323,7 @@ def test_feature_levels_are_taken_from_the_snapshot_and_the_log_behind_it(node):
     )
     segment.write_bytes(levels(2, 29) + levels(3, 34)[:-1])
     assert node.info() == ([], [])
-    # A start also refuses the greatest epoch in a batch that the snapshot covers.
+    # A starting node also refuses the greatest epoch in a batch that the snapshot covers.
     segment.write_bytes(levels(0, 31, partition_leader_epoch=0x7FFFFFFF) + levels(1, 32))
     (problem,), _ = node.info()
     assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: has at offset 0 the leader epoch 2147483647")

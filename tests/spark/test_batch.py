@@ -140,7 +140,7 @@ def test_brokers_out_of_reach_are_named(spark):
     assert address in complaint(frame.collect)
 
 
-def test_a_wrong_option_reaches_the_user_by_name(read):
+def test_query_error_names_the_option_when_its_value_is_wrong(read):
     assert "option startingOffsets of a batch read must be earliest or JSON" in complaint(
         lambda: read("t", startingOffsets="latest").collect()
     )

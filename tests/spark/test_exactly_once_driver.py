@@ -94,7 +94,7 @@ def test_older_driver_is_fenced_when_a_newer_one_has_committed_the_batch(batch, 
     assert batch.written() == sorted(VALUES)
 
 
-def test_batch_fails_by_name_when_it_takes_longer_than_the_transaction_may(batch, monkeypatch):
+def test_batch_error_names_the_timeout_when_the_transaction_takes_too_long(batch, monkeypatch):
     original = Producer.commit
 
     def is_late(producer):
@@ -127,7 +127,7 @@ def test_consumers_do_not_wait_for_a_transaction_when_the_driver_cannot_read_a_s
     assert batch.written() == sorted(VALUES)
 
 
-def test_batch_fails_by_name_when_the_topic_of_the_markers_does_not_exist(batch):
+def test_batch_error_names_the_marker_topic_when_it_does_not_exist(batch):
     with pytest.raises(ExactlyOnceError, match="no-such-topic"):
         batch.commit(markerTopic="no-such-topic")
     assert batch.written() == []

@@ -26,7 +26,7 @@ def test_json_behind_the_prefix_becomes_columns(spark):
     assert [tuple(row.e) for row in event.collect()] == [("ann", 2.5)]
 
 
-def test_lag_is_what_lies_between_the_end_of_a_batch_and_the_end_of_the_log():
+def test_lag_counts_the_offsets_between_the_end_of_a_batch_and_the_end_of_the_log():
     source = {
         "endOffset": {"t": {"0": 90, "1": 5}, "topic ids": {"t": "x"}},
         "latestOffset": {"t": {"0": 100, "1": 5, "2": 3}},

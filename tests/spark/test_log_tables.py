@@ -663,7 +663,7 @@ def test_damage_names_the_new_file_when_a_replaced_segment_is_damaged(copied):
     ({"splitBytes": "5"}, "option splitBytes is '5', but must be 1048576 bytes or more"),
     ({"subscribe": "x"}, "format kafkacore-log has no option subscribe: its options are path, table"),
 ])  # fmt: skip
-def test_wrong_option_is_refused_by_name(log_dir, options, message):
+def test_error_names_the_option_when_its_value_is_wrong(log_dir, options, message):
     with pytest.raises(OptionError, match=message):
         rows(options.pop("path", log_dir), options.pop("table", "records"), **options)
 
@@ -673,7 +673,7 @@ def test_directory_without_logs_is_refused(tmp_path):
         rows(tmp_path)
 
 
-def test_schema_that_is_no_choice_of_columns_is_refused(log_dir):
+def test_schema_is_refused_when_a_column_is_unknown_or_has_another_type(log_dir):
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     from kafkacore.spark.log.source import KafkaCoreLogSource

@@ -60,7 +60,7 @@ def controller_report(run, story):
     return run("controller-report", *story.directories.values())
 
 
-def test_elections_are_those_of_the_leader_that_left(controller_report, story):
+def test_report_shows_the_successor_when_a_leader_left(controller_report, story):
     _, table, _ = controller_report
     found = [row for row in table("leader-elections") if (row["topic"], row["partition"]) == (TOPIC, LEFT)]
     first = min(found, key=lambda row: row["offset"])  # the cluster's stop causes later changes
@@ -177,7 +177,7 @@ def test_last_isr_comes_from_the_latest_snapshot_when_the_log_does_not_say_it(sp
     assert members(spark, *snapshots, partition(250, isr=[2])) == {("t", 0, 2)}
 
 
-def test_last_isr_is_that_of_the_new_topic_when_a_topic_was_deleted_and_created_again(spark):
+def test_last_isr_comes_from_the_new_topic_when_a_topic_was_created_again(spark):
     assert members(
         spark,
         topic("old", 1), partition(2, "PARTITION_RECORD", "old", replicas=[1, 3], isr=[1, 3], leader=1),

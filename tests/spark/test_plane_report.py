@@ -83,7 +83,7 @@ def test_rotated_files_belong_to_one_log_whose_dropped_samples_are_shown(entries
     }
 
 
-def test_percentiles_are_those_of_each_plane_api_and_minute(entries):
+def test_report_has_percentiles_for_each_plane_api_and_minute(entries):
     minutes = plane_report.percentiles(entries.where("requestQueueTimeMs < 1"))
     found = {(row.plane, row.api): row for row in minutes.collect()}
     assert found.keys() == {
@@ -95,7 +95,7 @@ def test_percentiles_are_those_of_each_plane_api_and_minute(entries):
     assert found["PLAINTEXT", "METADATA"].total == [3.5] * 4
 
 
-def test_distribution_is_that_of_each_plane_and_api(spark, tmp_path):
+def test_report_has_a_distribution_for_each_plane_and_api(spark, tmp_path):
     path = tmp_path / "kafka-request.log"
     path.write_text("".join(ours(queue_ms=number) for number in range(1, 101)) + of_apache(api="STOP_REPLICA"))
     found = {(row.plane, row.api): row for row in plane_report.distribution(

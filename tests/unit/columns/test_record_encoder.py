@@ -118,7 +118,7 @@ def test_rows_are_split_by_topic_when_there_is_a_column_for_it():
         ({"value": pa.array([bytes(2000)])}, OverflowError, "row 0 is larger than 1000 bytes"),
     ],
 )  # fmt: skip
-def test_columns_that_do_not_fit_are_refused_by_name(columns, error, message):
+def test_error_names_the_column_when_it_does_not_fit(columns, error, message):
     with pytest.raises(error, match=message):
         RecordEncoder(pa.record_batch(columns), now_ms=NOW, most_bytes=1000).encode(2)
 

@@ -68,7 +68,7 @@ def test_json_offsets_must_name_every_partition_and_no_other(cluster, offsets):
         ranges(subscribe="t", startingOffsets=offsets)
 
 
-def test_timestamps_become_the_first_offsets_that_are_not_older(cluster):
+def test_timestamp_becomes_the_first_offset_at_or_after_it(cluster):
     assert ranges(subscribe="t", startingTimestamp="19500", endingTimestamp="30000") == [
         ("t", 0, 20, 30),
         ("t", 1, 20, 30),

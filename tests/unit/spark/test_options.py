@@ -27,7 +27,7 @@ def sink(*, streaming=False, **options):
     return sink_options({"kafka.bootstrap.servers": "localhost:9092", **options}, streaming=streaming)
 
 
-def test_defaults_are_those_of_the_connector():
+def test_defaults_equal_the_defaults_in_the_connector():
     read = batch()
     assert (read.start.kind, read.end.kind) == ("earliest", "latest")
     assert stream().start.kind == "latest"
@@ -103,7 +103,7 @@ def test_max_trigger_delay_reads_times_as_spark_writes_them(text, milliseconds):
         ({"kafka.sasl.kerberos.service.name": "x"}, "kafka.sasl.kerberos.service.name is refused"),
     ],
 )  # fmt: skip
-def test_a_wrong_option_of_a_batch_read_is_refused_by_name(options, complaint):
+def test_error_names_the_option_when_a_batch_read_has_a_wrong_one(options, complaint):
     with pytest.raises(OptionError, match=re.escape(complaint)):
         batch(**options)
 
@@ -119,13 +119,13 @@ def test_a_wrong_option_of_a_batch_read_is_refused_by_name(options, complaint):
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time"),
     ],
 )
-def test_a_wrong_option_of_a_stream_is_refused_by_name(options, complaint):
+def test_error_names_the_option_when_a_stream_has_a_wrong_one(options, complaint):
     with pytest.raises(OptionError, match=re.escape(complaint)):
         stream(**options)
 
 
 @pytest.mark.parametrize("pattern", ["", "(", "*"])
-def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
+def test_invalid_pattern_is_refused(pattern):
     with pytest.raises(OptionError, match="subscribePattern"):
         source_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, streaming=False)
 
@@ -140,7 +140,7 @@ def test_a_pattern_that_is_no_regular_expression_is_refused(pattern):
         ({"kafka.partitioner.class": "x"}, "kafka.partitioner.class is refused"),
     ],
 )
-def test_a_wrong_option_of_a_sink_is_refused_by_name(options, complaint):
+def test_error_names_the_option_when_a_sink_has_a_wrong_one(options, complaint):
     with pytest.raises(OptionError, match=re.escape(complaint)):
         sink(**options)
 

@@ -47,7 +47,7 @@ def test_positions_hold_every_number_when_the_json_names_several_topics():
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_positions_are_refused_by_name_when_the_json_is_wrong(text, complaint):
+def test_error_names_the_option_when_the_json_of_positions_is_wrong(text, complaint):
     with pytest.raises(OptionError) as refused:
         offsets(text)
     assert "startingOffsets" in str(refused.value)
@@ -61,7 +61,7 @@ def test_assignment_holds_each_partition_once():
 @pytest.mark.parametrize(
     "text", ["a", "{}", '{"a":[]}', '{"a":0}', '{"a":["0"]}', '{"a":[-1]}', '{"a":[true]}', '{"":[0]}']
 )
-def test_assignment_is_refused_by_name_when_it_is_wrong(text):
+def test_error_names_the_option_when_the_assignment_is_wrong(text):
     with pytest.raises(OptionError, match="assign"):
         parse_assignment("assign", text)
 

@@ -47,7 +47,7 @@ def test_a_stream_from_earliest_reads_everything_in_its_first_batch(cluster):
     assert bounds(query.partitions(*first_batch(query))) == [("t", 0, 0, 100), ("t", 1, 10, 60)]
 
 
-def test_the_first_batch_of_a_stream_from_latest_is_empty_and_its_end_is_what_was_first_seen(cluster):
+def test_first_batch_is_empty_and_ends_at_the_start_when_a_stream_begins_at_latest(cluster):
     query = reader()
     start = query.initialOffset()
     cluster.grow(5)

@@ -78,7 +78,7 @@ def test_the_collector_ignores_the_objects_of_modules_once_a_task_has_begun():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_task_acknowledges_what_it_received_when_it_is_unpickled():
+def test_unpickled_task_acknowledges_received_bytes_at_once():
     reading = pickle.dumps(tasks.RangeReading({"a": "b"}, StructType([]), True))
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)

@@ -91,7 +91,7 @@ def test_cluster_lists_fenced_brokers_as_kafkas_tool_does(tools, node):
     assert ours("cluster", *arguments).stdout == theirs.out
 
 
-def test_cluster_unregisters_no_broker_that_is_not_registered(tools, endpoint):
+def test_unregister_fails_when_the_broker_is_unknown(tools, endpoint):
     arguments = ("unregister", "--id", 7, *endpoint)
     theirs = tools.attempt("kafka-cluster", *arguments)
     found = ours("cluster", *arguments)
@@ -183,7 +183,7 @@ def test_dry_run_of_add_controller_names_the_node_of_the_configuration(tmp_path,
         ),
     ],
 )
-def test_bad_command_line_is_refused_with_what_is_wrong(arguments, message):
+def test_error_names_the_mistake_when_a_command_line_is_wrong(arguments, message):
     found = ours(*arguments)
     assert found.returncode in (1, 2)
     assert message in found.stderr

@@ -74,7 +74,7 @@ def without_place(text):
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_output_is_that_of_kafkas_shell_over_a_snapshot(shell, tmp_path, command):
+def test_output_over_a_snapshot_equals_the_output_of_kafkas_shell(shell, tmp_path, command):
     path = write_snapshot(tmp_path, 100, every_kind())
     found = ours("--snapshot", path, *command)
     shown = without_place(found.stdout)
@@ -83,7 +83,7 @@ def test_output_is_that_of_kafkas_shell_over_a_snapshot(shell, tmp_path, command
     assert found.returncode == int("o such" in theirs or "directory" in theirs or "too few" in theirs)
 
 
-def test_output_is_that_of_kafkas_shell_over_the_log_of_a_node(shell, tools, tmp_path):
+def test_output_over_a_log_equals_the_output_of_kafkas_shell(shell, tools, tmp_path):
     node = Node(tmp_path / "node", "--topic", "a.b:3", "--topic", "c:1")
     try:
         alter = ("kafka-configs", "--bootstrap-server", node.bootstrap, "--alter")
@@ -105,7 +105,7 @@ def test_output_is_that_of_kafkas_shell_over_the_log_of_a_node(shell, tools, tmp
     assert "ScramCredentialData" in found.stdout
 
 
-def test_state_at_each_offset_is_that_of_kafkas_shell_over_a_log_cut_there(shell, tmp_path):
+def test_state_at_an_offset_equals_kafkas_state_when_the_log_is_cut_there(shell, tmp_path):
     """Compares the states after some of the batches. Kafka's shell always reads the whole file, so the test cuts the
     file off after the batch."""
     directory = tmp_path / "__cluster_metadata-0"
@@ -198,7 +198,7 @@ def test_damage_is_named_and_the_state_before_is_shown(node, tmp_path):
         (("--bootstrap-controller", "nowhere", "ls"), "'nowhere' must be host:port"),
     ],
 )
-def test_bad_command_line_is_refused_with_what_is_wrong(arguments, message):
+def test_error_names_the_mistake_when_a_command_line_is_wrong(arguments, message):
     found = ours(*arguments)
     assert found.returncode in (1, 2)
     assert message in found.stderr

@@ -152,7 +152,7 @@ def zookeeper_controller_names():
     return {f"{name}RateAndTimeMs" for name in names} | queue
 
 
-def test_metrics_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
+def test_metrics_of_a_controller_in_zookeeper_mode_are_the_same_as_in_3_9():
     ours = {name for type_, name in metrics() if name.endswith("RateAndTimeMs") or type_ == "ControllerEventManager"}
     theirs = zookeeper_controller_names()
     assert {"LeaderElectionRateAndTimeMs", "TopicDeletionRateAndTimeMs"} <= theirs
@@ -174,7 +174,7 @@ def zookeeper_gauge_names():
     return {each for each in string_literals(path, "kafka.controller.KafkaController$") if GAUGE_NAME.fullmatch(each)}
 
 
-def test_gauges_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
+def test_gauges_of_a_controller_in_zookeeper_mode_are_the_same_as_in_3_9():
     theirs = zookeeper_gauge_names()
     assert "ReplicasIneligibleToDeleteCount" in theirs
     ours = {each.name for each in controller_metrics(Counts(), "Idle", is_active=True)}
@@ -198,7 +198,7 @@ ABSENT_OF_THE_SESSION = {
 
 
 @pytest.mark.parametrize(("type_", "pattern", "classes"), ZOOKEEPER_CLASSES)
-def test_metrics_of_connections_in_zookeeper_mode_are_those_of_its_release(type_, pattern, classes):
+def test_metrics_of_connections_in_zookeeper_mode_are_the_same_as_in_3_9(type_, pattern, classes):
     path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
     need(path.exists(), "no jars of Apache Kafka: run `make peers`")
     literals = {each for name in classes for each in string_literals(path, name) if re.fullmatch(pattern, each)}
@@ -220,7 +220,7 @@ def quorum_metrics_of_ours():
     }
 
 
-def test_metrics_of_the_quorum_are_those_of_either_release():
+def test_metrics_of_the_quorum_are_the_same_as_in_either_release():
     shipped = {name: quorum_names(name) for name in APACHE}
     assert "NewActiveControllersCount" in shipped["apache-3.9"]
     assert "number-of-voters" in shipped["apache-4.3"] - shipped["apache-3.9"]
@@ -250,7 +250,7 @@ def replica_names(name, class_name):
 
 @pytest.mark.parametrize("release", APACHE)
 @pytest.mark.parametrize("type_", REPLICA_CLASSES)
-def test_metrics_of_replicas_are_those_of_either_release(release, type_):
+def test_metrics_of_replicas_are_the_same_as_in_either_release(release, type_):
     theirs = replica_names(release, REPLICA_CLASSES[type_])
     assert len(theirs) >= 6, theirs
     with Broker() as broker:
@@ -295,7 +295,7 @@ ABSENT_OF_TOPICS = {
 
 
 @pytest.mark.parametrize("release", APACHE)
-def test_metrics_of_topics_fetchers_and_purgatories_are_those_of_either_release(release):
+def test_metrics_of_topics_fetchers_and_purgatories_are_the_same_as_in_either_release(release):
     jars = PEERS / f"kafka-{APACHE[release]}"
     need((jars / ".complete").exists(), "no jars of Apache Kafka: run `make peers`")
     for jar, class_name, types in SHARED_CLASSES[release]:

@@ -45,7 +45,7 @@ def properties(path, directory, *, dynamic):
     return str(path)
 
 
-def test_first_snapshots_equal_those_of_apache_kafka(kafka_storage, release, tmp_path):
+def test_first_snapshots_equal_the_snapshots_of_apache_kafka(kafka_storage, release, tmp_path):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     kafka_storage(release, "format", "-c", file, "-t", CLUSTER_ID, "--standalone")
     version = parse_metadata_version(APACHE[release])
@@ -72,7 +72,7 @@ def test_directory_formatted_by_apache_kafka_is_accepted(kafka_storage, release,
     assert len(theirs[1].split()) == len(ours[1].split())
 
 
-def test_storage_info_of_our_directory_equals_that_of_apache_kafka(kafka_storage, release, tmp_path, capsys):
+def test_storage_info_of_a_directory_equals_apache_kafkas_storage_info(kafka_storage, release, tmp_path, capsys):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     assert main(["storage", "format", "-c", file, "-t", CLUSTER_ID, "--standalone"]) == 0
     capsys.readouterr()

@@ -317,7 +317,7 @@ def without_place(text):
     return re.sub(r"offset \d+, epoch (\d+), time \S+", r"\1", text)
 
 
-def test_dump_log_of_the_metadata_log_is_that_of_kafkas_tool(copied, tools):
+def test_dump_of_the_metadata_log_equals_the_dump_of_kafkas_tool(copied, tools):
     paths = sorted([*copied.glob("*/*.log"), *copied.glob("*/*.checkpoint")])
     assert len(paths) >= 2
     for path in paths:

@@ -205,7 +205,7 @@ def test_controller_on_every_address_advertises_its_voter_address():
     assert anywhere.advertised_controller_listeners == (Endpoint("CONTROLLER", "PLAINTEXT", None, 9093),)
 
 
-def test_inter_broker_listener_by_name_or_by_protocol():
+def test_inter_broker_listener_is_set_by_its_name_or_by_its_protocol():
     assert config().inter_broker_listener_name == "PLAINTEXT"
     named = {
         "listeners": "OUT://:9092,IN://:9094,CONTROLLER://:9093",
@@ -273,7 +273,7 @@ def test_keys_without_effect_are_kept_and_reported(tmp_path, caplog):
     }
 
 
-def test_listener_has_its_own_limits_or_those_of_the_broker():
+def test_listener_has_its_own_limits_or_the_brokers_limits():
     made = config({"max.connections": "7", "listener.name.plaintext.max.connections": "4"})
     assert made.has_own_limits("PLAINTEXT")
     assert (made.max_connections, made.of_listener("PLAINTEXT", "max.connections")) == (7, 4)

@@ -93,7 +93,7 @@ OWN_DEFAULTS = {("broker", "socket.send.buffer.bytes"): "-1", ("broker", "socket
 @pytest.mark.parametrize(
     ("release", "broker", "topic"), [("3.9.2", BROKER_3_9, TOPIC_3_9), ("4.3.1", BROKER, TOPIC)], ids=["3.9", "4.3"]
 )
-def test_keys_types_and_defaults_equal_those_of_apache_kafka(release, broker, topic):
+def test_keys_types_and_defaults_are_the_same_as_in_apache_kafka(release, broker, topic):
     jars = PEERS / f"kafka-{release}"
     need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
     program = ROOT / "ci" / "config" / "ConfigTable.java"

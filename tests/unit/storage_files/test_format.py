@@ -281,7 +281,7 @@ def test_users_of_a_new_cluster_have_the_keys_of_their_passwords(config, tmp_pat
     assert (bob.name, bob.mechanism, bob.iterations, len(bob.salt), len(bob.stored_key)) == ("bob", 2, 4096, 32, 64)
 
 
-def test_voters_are_listed_by_id():
+def test_voters_are_listed_in_the_order_of_their_ids():
     voters = [InitialVoter(node_id, Uuid.random(), Address("h", node_id)) for node_id in (3, 1, 2)]
     head, _ = Batches(bootstrap.encode_voters_checkpoint(voters, "CONTROLLER", NOW_MS))
     listed = VotersRecord.decode(list(head)[2].value, 0).voters

@@ -47,7 +47,7 @@ def test_directory_name_is_parsed_to_its_parts(kind, topic):
     assert parse_partition_directory(name) == PartitionDirectory(topic, 17, kind)
 
 
-def test_directory_names_equal_those_of_kafka():
+def test_directory_names_equal_kafkas_names():
     assert partition_directory_name("topic", 3) == "topic-3"
     assert partition_directory_name("topic", 3, Kind.DELETE, UNIQUE) == f"topic-3.{UNIQUE}-delete"
     assert partition_directory_name("topic", 3, Kind.FUTURE, UNIQUE) == f"topic-3.{UNIQUE}-future"
@@ -65,7 +65,7 @@ def test_long_topic_is_cut_to_the_limit_of_file_systems(kind):
     "name",
     ["", "topic", "topic-", "-1", "topic-x", "topic--1x", "topic-1-delete", "topic-1.-delete", "t-2147483648", "t-٣"],
 )
-def test_names_that_are_not_a_partition_directory(name):
+def test_name_of_no_partition_directory_is_not_parsed(name):
     assert parse_partition_directory(name) is None
 
 
@@ -78,7 +78,7 @@ def test_file_names():
 @pytest.mark.parametrize(
     "name", ["", "42.log", "0000000000000000004x.log", "00000000000000000042", "99999999999999999999.log"]
 )
-def test_names_that_are_not_a_segment_file(name):
+def test_name_of_no_segment_file_is_not_parsed(name):
     assert parse_file_name(name) is None
 
 

@@ -209,7 +209,7 @@ def test_no_other_error_is_raised_when_any_part_of_the_content_is_odd(decode, co
 # --- paths and connect strings ---
 
 
-def test_paths_are_those_of_kafka():
+def test_paths_equal_kafkas_paths():
     assert paths.partition_state("a", 3) == "/brokers/topics/a/partitions/3/state"
     assert paths.ancestors("/a/b/c") == ["/a", "/a/b"]
     assert paths.parent("/a") == "/"

@@ -161,7 +161,7 @@ def check(found: dict[str, bytes], twin: Twin, *, snapshots: bool) -> None:
 
 @settings(max_examples=60)
 @given(history=histories(), segment_bytes=st.integers(1600, 6000), interval=st.integers(0, 900))
-def test_files_equal_those_of_the_twin_and_recovery_rebuilds_them(
+def test_files_equal_the_twins_files_and_recovery_rebuilds_them(
     history: list[Sent], segment_bytes: int, interval: int
 ) -> None:
     with tempfile.TemporaryDirectory() as root:

@@ -116,7 +116,7 @@ def test_columns_are_replayed_like_single_records(topics: list[list[dict[str, An
 
 @given(placed(), st.integers(0, 5), st.integers(1, 9), placed())
 @settings(max_examples=100)
-def test_decision_equals_that_of_single_records(
+def test_decision_equals_the_decision_from_single_records(
     before: dict[str, Any], first: int, count: int, values: dict[str, Any]
 ) -> None:
     values["isr"] = values["isr"] or values["replicas"]

@@ -233,7 +233,7 @@ def test_validator_agrees_with_the_twin_on_broken_records(
 @pytest.mark.parametrize("codec", CODECS[1:])
 @QUICK
 @given(rows, mutations)
-def test_inflated_body_equals_that_of_the_twin_or_is_refused(codec: str, drawn: list, changes: list) -> None:
+def test_inflated_body_equals_the_twins_or_is_refused(codec: str, drawn: list, changes: list) -> None:
     """The test damages the batch after its compression. If both sides can decompress it, they must read the same
     records. Our codec may refuse a body that a more lenient library reads."""
     stored = mutated(built(drawn * 5, codec)[61:], changes)

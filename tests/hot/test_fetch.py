@@ -251,7 +251,7 @@ def test_fetch_reports_the_diverging_epoch_when_the_last_fetched_epoch_differs(d
     assert (part.error_code, part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 0, 6)
 
 
-def test_io_pool_reads_records_that_are_not_in_the_page_cache(data_plane, filled):
+def test_io_pool_reads_records_from_outside_the_page_cache(data_plane, filled):
     data_plane.partitions[0].flush()
     segment = next((data_plane.path / "t-0").glob("*.log"))
     descriptor = os.open(segment, os.O_RDONLY)

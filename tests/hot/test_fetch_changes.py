@@ -181,7 +181,7 @@ class Workload:
 
 
 @pytest.mark.parametrize(("broker_id", "isolation_level"), [(2, 0), (-1, 0), (-1, 1)])
-def test_session_names_what_a_look_at_all_partitions_finds(plane, batch, broker_id, isolation_level):
+def test_session_names_the_same_partitions_as_a_look_at_all_partitions(plane, batch, broker_id, isolation_level):
     source = random.Random(SEED)
     workload = Workload(plane, source, batch)
     for _ in range(5):

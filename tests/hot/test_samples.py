@@ -94,7 +94,7 @@ def test_samples_beyond_the_ring_are_dropped_and_counted(data_plane, client):
     assert (next_one[CORRELATION_ID], next_one[DROPPED]) == (SLOTS + extra + 1, extra)
 
 
-def test_one_request_of_so_many_is_sampled_at_random_distances(data_plane, client):
+def test_sampled_requests_have_random_distances(data_plane, client):
     every, requests = 4, 3000
     data_plane.plane.sample_requests(every)
     request = data_plane.fetch_request({0: 0})

@@ -37,7 +37,7 @@ def free_tens() -> Iterator[int]:
 
 @pytest.mark.timeout(LIMIT_S + 30)
 @pytest.mark.usefixtures("node_pids")
-def test_page_does_what_it_says_when_its_blocks_are_run(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_when_a_script_runs_them(tmp_path: Path) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     script = "".join(blocks)
     # A prefix of port numbers. The commands on the page append the node id to it.

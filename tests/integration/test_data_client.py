@@ -121,7 +121,7 @@ def test_records_larger_than_a_fetch_are_read(broker):
         assert [batch.column("value")[0].as_py()[:1] for batch in batches] == [b"\0", b"\1", b"\2"]
 
 
-def test_offsets_are_those_of_the_log_when_asked_by_time(client):
+def test_offsets_by_time_match_the_log(client):
     asked = {("plain", 0): NOW + 77, ("empty", 0): EARLIEST}
     found = client.offsets(asked)
     assert (found["plain", 0].offset, found["plain", 0].timestamp) == (77, NOW + 77)
@@ -288,7 +288,7 @@ def test_brokers_out_of_reach_are_an_error_in_time():
         ({"sasl.client.callback.handler.class": "x"}, "not supported"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_by_name(options, message):
+def test_error_names_the_option_when_a_value_is_wrong(options, message):
     with pytest.raises(OptionError, match=message):
         Client("localhost:9092", options)
 

@@ -72,7 +72,7 @@ def test_every_advertised_version_is_answered(start_node, listener):
 
 
 @pytest.mark.parametrize(("listener", "kind"), [("bootstrap", "broker"), ("controller", "controller")])
-def test_api_that_is_not_served_is_answered_with_an_error_and_keeps_its_connection(start_node, listener, kind):
+def test_unserved_api_gets_an_error_and_the_connection_stays_open(start_node, listener, kind):
     address = getattr(start_node(), listener)
     advertised = {each.api_key for each in ask(address, 18, 4).api_keys}
     known = [api for key, api in sorted(apis.current_apis().items()) if kind in api.listeners]

@@ -24,7 +24,7 @@ def lane(connections: int = 1, **limits: Any) -> Lane:
     return Lane("test", LaneLimits(ClientLimits(**limits), connections), random.Random(1))
 
 
-def test_request_does_not_wait_behind_those_of_another_lane() -> None:
+def test_request_does_not_wait_behind_requests_in_another_lane() -> None:
     async def story() -> None:
         async with Peer(lambda _: None) as peer:
             made = Lanes("test", random.Random(1), slow=LaneLimits(ClientLimits()), quick=LaneLimits(ClientLimits()))

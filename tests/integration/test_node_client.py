@@ -224,7 +224,7 @@ def test_connection_stays_when_the_loop_itself_was_busy_for_longer_than_the_limi
     asyncio.run(story())
 
 
-def test_client_keeps_so_many_requests_on_the_wire_and_sends_the_others_in_turn() -> None:
+def test_client_limits_its_requests_in_flight_and_sends_the_others_in_turn() -> None:
     async def story() -> None:
         open_, seen = asyncio.Event(), []
 

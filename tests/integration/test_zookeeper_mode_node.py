@@ -73,7 +73,7 @@ def test_node_creates_topics_when_it_is_the_controller_and_when_another_node_is(
             assert error == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_node_shows_what_it_runs_when_its_owner_asks(zookeeper, tmp_path):
+def test_node_in_one_process_shows_its_addresses_and_parts(zookeeper, tmp_path):
     with running(zookeeper, tmp_path, 1) as [node]:
         assert node.addresses == {"PLAINTEXT": node.bootstrap}
         assert (node.controller, node.controller_server, node.replica, node.fault) == (None, None, None, None)
@@ -114,7 +114,7 @@ def test_replica_moves_to_another_log_directory_when_no_controller_needs_to_know
         assert client.fetch("moves", index) == (ErrorCode.NONE, [b"value"])
 
 
-def test_start_fails_by_name_when_the_cluster_has_acls(zookeeper, tmp_path):
+def test_start_error_names_acls_when_the_cluster_has_some(zookeeper, tmp_path):
     operator = KazooClient(zookeeper.connect)
     operator.start()
     operator.create(f"/{tmp_path.name}/kafka-acl/Topic/secret", b"{}", makepath=True)

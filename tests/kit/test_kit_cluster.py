@@ -168,7 +168,7 @@ def test_real_cluster_leaves_no_thread_behind() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_cluster_refuses_what_it_cannot_be() -> None:
+def test_cluster_refuses_impossible_arguments_and_actions() -> None:
     with pytest.raises(ValueError, match="has no controller"):
         Cluster(brokers=3)
     with pytest.raises(ValueError, match="nodes that do not exist"):

@@ -83,7 +83,7 @@ def test_quorum_of_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_quorum_keeps_what_it_committed_while_voters_come_and_go(seed: int) -> None:
+def test_quorum_keeps_committed_records_while_voters_come_and_go(seed: int) -> None:
     world = dynamic_world(seed, 3, 2)
     for node in world.nodes:
         node.start()

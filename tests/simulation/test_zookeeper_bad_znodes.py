@@ -130,7 +130,7 @@ def test_controller_ignores_a_znode_when_its_content_cannot_be_read(name, conten
 
 
 @pytest.mark.parametrize(("path", "content"), ODD.values(), ids=ODD)
-def test_controller_goes_on_when_a_znode_says_what_cannot_be(path, content, caplog):
+def test_controller_goes_on_when_a_znode_has_impossible_content(path, content, caplog):
     def story(world):
         before = started(world)
         world.put_znode(path, content)

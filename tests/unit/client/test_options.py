@@ -46,7 +46,7 @@ def test_later_options_stand_before_earlier_ones():
     [("fetch.max.bytes", "0"), ("fetch.max.bytes", "2147483648"), ("request.timeout.ms", "1.5"), ("acks", "2"),
      ("check.crcs", "yes"), ("compression.type", "brotli"), ("compression.gzip.level", "10")],
 )  # fmt: skip
-def test_values_out_of_bounds_are_refused_with_what_is_allowed(name, value):
+def test_error_names_the_bounds_when_a_value_is_outside(name, value):
     with pytest.raises(OptionError, match=f"{name} is '{value}', but must be"):
         Options({name: value})
 

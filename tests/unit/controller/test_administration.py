@@ -90,7 +90,7 @@ def test_append_to_a_client_metrics_list_is_refused_as_in_apache_kafka(run) -> N
 
 
 @pytest.mark.parametrize("name", ["1_0", " 1", "1 ", "x", "9" * 5000])
-def test_broker_name_that_is_no_id_is_refused(run, name) -> None:
+def test_invalid_broker_id_is_refused(run, name) -> None:
     async def story(harness):
         assert (await alter(harness, name, ("my.own.key", "x"))).error_code == ErrorCode.INVALID_REQUEST
 

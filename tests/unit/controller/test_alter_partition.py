@@ -214,7 +214,7 @@ def test_replicas_become_eligible_when_the_isr_falls_below_its_minimum(run) -> N
     run(story)
 
 
-def test_no_replica_becomes_eligible_when_the_metadata_version_is_that_of_3_9(run) -> None:
+def test_no_replica_becomes_eligible_when_the_metadata_version_is_from_3_9(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
         await create(harness, "t", [1, 2, 3], min_insync_replicas="2")

@@ -372,7 +372,7 @@ def test_min_isr_is_the_topics_the_nodes_the_clusters_or_the_files(run):
     run(story)
 
 
-def test_stored_text_that_is_no_value_does_not_affect_elections(run, caplog):
+def test_invalid_stored_value_does_not_affect_elections(run, caplog):
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "a", [[1, 2]])

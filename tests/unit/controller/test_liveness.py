@@ -48,7 +48,7 @@ def test_liveness_counts_the_heartbeats_of_the_registered_epoch_only(epoch: int)
     assert liveness.has_session(1, 7, clock.now_ms) and not liveness.has_session(1, epoch, clock.now_ms)
 
 
-def test_session_ends_in_the_millisecond_in_which_its_time_is_over() -> None:
+def test_session_ends_exactly_when_its_time_is_over() -> None:
     liveness = Liveness(SESSION_MS)
     clock = Clock(liveness)
     liveness.registered(1, 7, 0)

@@ -54,7 +54,7 @@ def test_member_of_a_missing_group_is_unknown() -> None:
     assert log.records == []
 
 
-def test_member_that_is_not_in_the_group_is_unknown() -> None:
+def test_join_fails_when_the_group_does_not_know_the_member() -> None:
     log = GroupLog()
     log.form(1)
     assert code(log.join("a", member="who")) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -78,7 +78,7 @@ def test_request_names_replica_and_broker_epoch_when_its_version_has_both(replic
     assert replicas.leader.seen[1].replica_id == FOLLOWER
 
 
-def test_topics_are_named_by_name_while_one_without_an_id_is_followed(replicas: Replicas) -> None:
+def test_fetcher_sends_topic_names_while_it_follows_a_topic_without_an_id(replicas: Replicas) -> None:
     pairs = [replicas.pair(0)]
     replicas.step()
     assert replicas.leader.seen[-1].topics[0].topic_id == replicas.topic_id

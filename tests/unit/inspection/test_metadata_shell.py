@@ -255,7 +255,7 @@ def test_quota_of_a_default_has_a_name_without_parentheses(tmp_path):
         (("history", "few"), "history: few: is not a number"),
     ],
 )
-def test_wrong_command_is_refused_with_what_is_wrong(image, words, said):
+def test_error_names_the_mistake_when_a_command_is_wrong(image, words, said):
     shell = Shell(image)
     assert shell.run(*words)[0].startswith(said)
     assert shell.session.failures == 1

@@ -129,7 +129,7 @@ def test_bell_rings_in_place_of_an_eventfd_until_its_reader_takes_the_tokens() -
     watching.close()
 
 
-def test_bells_are_listed_in_the_order_in_which_they_were_rung() -> None:
+def test_bells_are_listed_in_the_order_of_ringing() -> None:
     agenda = SimulatedAgenda()
     nodes = [Node(agenda), Node(agenda)]
     watches = [PartitionWatch(node.environment) for node in nodes]

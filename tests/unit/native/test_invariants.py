@@ -47,7 +47,7 @@ planted_faults.partition(PartitionHandle(directory, "t", 0), {fault!r})
     assert text in abort_message(program)
 
 
-def test_connection_aborts_when_a_thread_that_is_not_its_processor_closes_it():
+def test_connection_aborts_when_another_thread_closes_it():
     program = f"""{FAULTS}
 import threading
 owner = threading.Thread(target=planted_faults.take_connection)

@@ -21,7 +21,7 @@ def limits(**properties: str) -> PlaneLimits:
     return limits_from(BrokerConfig(SOUND | {name.replace("_", "."): text for name, text in properties.items()}))
 
 
-def test_defaults_are_those_of_the_keys() -> None:
+def test_defaults_equal_the_defaults_of_the_keys() -> None:
     assert limits() == PlaneLimits()
 
 

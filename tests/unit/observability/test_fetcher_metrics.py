@@ -58,7 +58,7 @@ def test_lag_is_zero_when_nothing_is_followed() -> None:
     assert samples == {"MaxLag": 0, "FailedPartitionsCount": 0, "DeadThreadCount": 0, "MinFetchRate": 2.5}
 
 
-def test_least_rate_is_that_of_the_slowest_fetcher_over_the_last_minute() -> None:
+def test_least_rate_is_the_rate_of_the_slowest_fetcher_in_the_last_minute() -> None:
     now_s = 0.0
     rates = RequestRates(lambda: int(now_s * 1e9))
     assert rates.least({}) == 0

@@ -20,7 +20,7 @@ def test_each_count_has_one_metric_when_all_topics_are_shown() -> None:
     assert values[NAME % "ReassignmentBytesOutPerSec"] == COUNTS.reassignment_out
 
 
-def test_topic_shows_what_it_has_counted_and_of_a_leader_only_when_it_is_led() -> None:
+def test_topic_shows_its_nonzero_counts_and_leader_counts_only_when_it_is_led() -> None:
     counts = TrafficCounts(messages_in=5, bytes_out=7)
     topics = [TopicTraffic("led", True, counts), TopicTraffic("followed", False, counts)]
     tagged = {each.mbean: each.value for each in topic_metrics(counts, topics) if each.tags}

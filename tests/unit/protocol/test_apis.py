@@ -292,7 +292,7 @@ def test_a_uuid_is_its_bytes_and_is_shown_as_kafka_shows_it():
 @pytest.mark.parametrize(
     "text", ["", "A" * 21, "A" * 23, "!" * 22, "AAAAAAAAAAAAAAAAAAAAAR", "AAAAAAAAAAA AAAAAAAAAAQ"]
 )
-def test_text_that_is_no_uuid_is_refused(text):
+def test_invalid_uuid_is_refused(text):
     with pytest.raises(ValueError, match="22 characters"):
         Uuid.parse(text)
 

@@ -276,7 +276,7 @@ def test_a_paused_decode_shows_only_sound_objects():
     assert parts[-1] == response
 
 
-def test_names_that_are_no_message_are_attribute_errors():
+def test_lookup_fails_when_the_message_is_unknown():
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         messages.NoSuchRequest  # noqa: B018
     with pytest.raises(KeyError):

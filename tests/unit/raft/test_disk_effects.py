@@ -136,7 +136,7 @@ def test_snapshot_that_is_deleted_while_the_disk_reads_is_not_found() -> None:
 # --- batches in memory ---
 
 
-def test_recent_batches_are_those_of_the_log() -> None:
+def test_recent_batches_equal_the_batches_in_the_log() -> None:
     random = Random(5)
     for _ in range(200):
         log, recent, offset = MemoryLog(), RecentBatches(600), 0

@@ -37,7 +37,7 @@ def test_leader_commits_records_of_older_epochs_only_with_one_of_its_own() -> No
     assert (error, answer.high_watermark, raft.high_watermark) == (ErrorCode.NONE, 4, 4)
 
 
-def test_leader_commits_what_a_majority_has_and_not_what_one_has() -> None:
+def test_leader_commits_records_when_a_majority_has_them() -> None:
     replica = Replica(1, 2, 3, 4, 5)
     replica.lead()
     raft = replica.raft

@@ -228,7 +228,7 @@ def test_role_and_epoch_change_with_the_leader(world: World) -> None:
     assert world.locate("a", 0, leader_only=False) == (handle, ErrorCode.NONE)
 
 
-def test_epoch_of_a_client_is_compared_with_that_of_the_partition(world: World) -> None:
+def test_epoch_of_a_client_is_compared_with_the_partitions_epoch(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, epoch=3))
     assert world.locate("a", 0, 2) == (None, ErrorCode.FENCED_LEADER_EPOCH)
     assert world.locate("a", 0, 4) == (None, ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -367,7 +367,7 @@ def append(handle: PartitionHandle, count: int) -> int:
     return len(records)
 
 
-def test_counts_of_a_topic_go_with_it_and_those_of_all_topics_stay(world: World) -> None:
+def test_counts_of_a_topic_go_with_it_and_counts_of_all_topics_stay(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0), partition(ID_A, 1))
     world.topic("b", ID_B, partition(ID_B, 0))
     sizes = [append(handle, count) for count, handle in enumerate(world.replicas.hosted(), 1)]

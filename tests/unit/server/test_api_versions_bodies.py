@@ -26,7 +26,7 @@ CREATE, METADATA, QUORUM = ApiKey.CREATE_TOPICS, ApiKey.METADATA, ApiKey.DESCRIB
 OWN = [ApiRange(METADATA, 0, 13), ApiRange(CREATE, 2, 7), ApiRange(QUORUM, 0, 2)]
 
 
-def test_broker_advertises_its_own_versions_when_those_of_the_controller_are_unknown():
+def test_broker_advertises_its_own_versions_when_the_controllers_versions_are_unknown():
     assert with_controller(OWN, None) == OWN
 
 

@@ -57,7 +57,7 @@ async def forwarded(count: int, release: bool) -> tuple[SlowController, list[Any
         await asyncio.get_running_loop().run_in_executor(None, loop.stop)
 
 
-def test_channel_forwards_so_many_requests_at_a_time_and_answers_all() -> None:
+def test_channel_limits_its_requests_in_flight_and_answers_all() -> None:
     controller, answers = asyncio.run(forwarded(FORWARDS_AT_ONCE * 3, release=True))
     assert controller.most == FORWARDS_AT_ONCE
     assert controller.asked == len(answers) and all(isinstance(each, CreateTopicsResponse) for each in answers)

@@ -64,7 +64,7 @@ def test_each_timeout_key_limits_its_own_operation(tmp_path: Path, key: str, fie
     assert getattr(changed, field) == 4321
 
 
-def test_defaults_equal_those_of_the_core(tmp_path: Path) -> None:
+def test_defaults_equal_the_defaults_in_the_core(tmp_path: Path) -> None:
     made = raft_config(tmp_path)
     plain = RaftConfig(1, Uuid(b"d" * 16), "c")
     # A Raft core without a driver appends each change immediately.

@@ -181,7 +181,7 @@ def test_broker_registers_when_the_session_of_its_last_incarnation_is_over() -> 
         (ErrorCode.DUPLICATE_BROKER_REGISTRATION, "DUPLICATE_BROKER_REGISTRATION"),
     ],
 )
-def test_broker_that_is_not_let_in_in_time_learns_of_the_last_problem(problem: Any, told: str) -> None:
+def test_timeout_names_the_last_problem_when_the_broker_is_not_admitted(problem: Any, told: str) -> None:
     async def story() -> None:
         made = registrar(Channel(*[problem] * 1000))
         made.start()

@@ -320,7 +320,7 @@ def test_topics_are_refused_when_another_broker_is_the_controller():
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
     ],
 )
-def test_start_is_refused_by_name_when_zookeeper_mode_lacks_the_feature(key, value):
+def test_start_error_names_the_key_when_zookeeper_mode_lacks_the_feature(key, value):
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         refuse_what_is_missing(BrokerConfig(ZOOKEEPER | {key: value}))
 

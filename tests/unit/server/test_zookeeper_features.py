@@ -82,7 +82,7 @@ def test_features_have_no_epoch_until_their_znode_is_enabled(data):
 
 
 @pytest.mark.parametrize("levels", [{"group": 3}, {"transaction": 1}])
-def test_broker_has_a_fault_when_the_cluster_finalizes_what_it_does_not_support(levels):
+def test_broker_has_a_fault_when_the_cluster_finalizes_an_unsupported_level(levels):
     async def story(world):
         broker, other = await started(world, features(group=1))
         await other.submit([SetData(paths.FEATURE, features(**levels))])

@@ -141,7 +141,7 @@ def replicated(isr: set[int], min_isr: int = 1) -> PartitionHandle:
 
 
 @with_and_without
-def test_high_watermark_passes_what_too_few_replicas_have_when_the_bug_is_there(is_there: bool) -> None:
+def test_high_watermark_passes_records_on_too_few_replicas_when_the_bug_is_there(is_there: bool) -> None:
     with bug("high-watermark-below-min-isr", is_there):
         handle = replicated(set(), min_isr=2)
         handle.append(batch(b"second"))

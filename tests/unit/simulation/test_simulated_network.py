@@ -157,7 +157,7 @@ def test_timer_follows_the_rate_of_its_machines_clock() -> None:
     assert seen == {name: pytest.approx(due, abs=0.001) for name, due in (("fast", 5), ("right", 10), ("slow", 20))}
 
 
-def test_seed_chooses_the_order_of_loops_and_keeps_that_of_each() -> None:
+def test_seed_orders_the_loops_and_keeps_the_order_within_each_loop() -> None:
     def order(seed: int) -> list[str]:
         schedule, seen = Schedule(Random(seed)), list[str]()
         loops: list[SimulatedLoop] = [Machine(schedule, name).loop("main") for name in "abcdef"]

@@ -83,7 +83,7 @@ def test_watch_fires_late_but_before_the_result_when_its_server_lags():
     run_story(story)
 
 
-def test_client_does_not_go_to_a_server_when_that_one_is_behind_what_it_saw():
+def test_client_stays_disconnected_while_the_only_server_lags_behind_it():
     async def story(world):
         _, fast, server = await two_clients(world)
         server.lag(1_000.0)

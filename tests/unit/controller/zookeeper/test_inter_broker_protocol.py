@@ -12,7 +12,7 @@ from kafkacore.controller.zookeeper.inter_broker_protocol import LATEST, InterBr
         ("3.9", 7, 8, 4),
     ],
 )  # fmt: skip
-def test_versions_of_requests_are_those_of_kafka(text, leader_and_isr, update_metadata, stop_replica):
+def test_versions_of_requests_equal_kafkas_versions(text, leader_and_isr, update_metadata, stop_replica):
     protocol = InterBrokerProtocol(text)
     assert protocol.leader_and_isr_version == leader_and_isr
     assert protocol.update_metadata_version == update_metadata

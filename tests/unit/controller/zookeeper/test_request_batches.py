@@ -87,7 +87,7 @@ def test_broker_that_bounces_during_the_event_gets_nothing_of_its_former_life():
     assert it.body(2, ApiKey.UPDATE_METADATA).broker_epoch == 201
 
 
-def test_broker_that_is_not_live_hears_nothing():
+def test_controller_sends_no_request_to_a_broker_when_it_is_not_live():
     it = Batch()
     del it.context.brokers[2]
     it.batch.stop_replica(2, 0)
@@ -98,7 +98,7 @@ def test_broker_that_is_not_live_hears_nothing():
 
 
 @pytest.mark.parametrize("stop_first", [True, False])
-def test_replica_that_is_stopped_and_started_in_one_event_hears_both_in_order(stop_first):
+def test_replica_gets_both_requests_in_order_when_one_event_stops_and_starts_it(stop_first):
     it = Batch()
     steps = [lambda: it.batch.stop_replica(2, 0), lambda: it.batch.leader_and_isr((2,), 0)]
     for step in steps if stop_first else reversed(steps):

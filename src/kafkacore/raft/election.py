@@ -163,8 +163,8 @@ class Elections:
             self._lose()
 
     def _lose(self) -> None:
-        """Ends a lost election. If this replica still knows a leader of its epoch, it follows that leader again.
-        Otherwise it waits for a random time.
+        """Ends a lost election. If this replica still knows a leader of the current epoch, it follows that leader
+        again. Otherwise it waits for a random time.
         """
         replica = self._replica
         if isinstance(replica.role, Prospective) and replica.leader_id not in (NOBODY, replica.me.replica_id):

@@ -315,8 +315,8 @@ class Replica:
     def hear(
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
-        """Processes an epoch that another replica has reported, possibly with its leader. Returns True if this replica
-        changed its role as a result. Raises ImpossibleAnswerError.
+        """Processes an epoch that another replica has reported, possibly with the epoch's leader. Returns True if this
+        replica changed its role as a result. Raises ImpossibleAnswerError.
         """
         check_leader(leader_id, epoch)
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:

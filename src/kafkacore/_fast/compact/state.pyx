@@ -211,8 +211,8 @@ cdef void last_batches_free(LastBatches *last) noexcept nogil:
 
 cdef bint is_last_batch(const LastBatches *last, const BatchHeader *header) noexcept nogil:
     """Returns whether this is the producer's last batch. A data batch is the last one if it holds the producer's last
-    offset. If the producer has no data, the marker with its epoch is the last one, because that marker fences older
-    epochs."""
+    offset. If the producer has no data, the marker with the producer's epoch is the last one, because that marker
+    fences older epochs."""
     cdef int32_t low = 0
     cdef int32_t high = last.count
     cdef int32_t middle

@@ -161,7 +161,7 @@ class PartitionHandle:
     def high_watermark(self) -> int: ...
     @property
     def is_behind(self) -> bool:
-        """Whether this broker leads and its high watermark has not reached the start of its epoch (KIP-207)."""
+        """Whether this broker leads and the high watermark has not reached the start of the leader epoch (KIP-207)."""
 
     @property
     def last_stable_offset(self) -> int: ...
@@ -270,8 +270,8 @@ class PartitionHandle:
         before `offset`, where the leader's log begins. Returns the same codes as `truncate_as_follower`. Blocking."""
 
     def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
-        """Applies the leader's Fetch response: adopts its high watermark, limited to this log, and deletes the records
-        below its log start offset. Returns the same codes as `truncate_as_follower`. Blocking."""
+        """Applies the leader's Fetch response: adopts the leader's high watermark, limited to this log, and deletes the
+        records below the leader's log start offset. Returns the same codes as `truncate_as_follower`. Blocking."""
 
     def delete_records(self, offset: int) -> tuple[int, int, Acknowledgement | None]:
         """Deletes the records below `offset` (-1: below the high watermark). Returns the error, the low watermark, and

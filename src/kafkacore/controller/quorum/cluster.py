@@ -272,7 +272,7 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     if not request.want_shut_down:
-        # This incarnation has not requested a shutdown. Another node must have guessed its epoch, which is a log
+        # This incarnation has not requested a shutdown. Another node must have guessed the broker epoch, which is a log
         # offset.
         return State.FENCED if request.want_fence else State.UNFENCED
     return State.SHUTDOWN_NOW if may_leave(image, liveness, broker) else State.CONTROLLED_SHUTDOWN

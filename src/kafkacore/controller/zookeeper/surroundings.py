@@ -75,4 +75,4 @@ class Surroundings(Protocol):
     def new_topic_id(self) -> Uuid: ...
 
     async def register_broker(self) -> int:
-        """Registers this broker in the new session and returns its epoch (czxid)."""
+        """Registers this broker in the new session and returns the broker epoch (czxid)."""

@@ -143,9 +143,9 @@ class OneOwnerForEachGroup(Checker):
 
 
 class LatestWaitsForTheEpoch(Checker):
-    """When a consumer asks for the end of a log, the leader never returns an offset below the start of its epoch. Until
-    its high watermark reaches this start, it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts at the end of the
-    leader's records of earlier epochs."""
+    """When a consumer asks for the end of a log, the leader never returns an offset below the start of the leader
+    epoch. Until the high watermark reaches this start, the leader answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch
+    starts at the end of the leader's records of earlier epochs."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}

@@ -77,8 +77,8 @@ class OneLeaderForEachEpoch(Checker):
 
 
 class FetchersFollowLeaders(Checker):
-    """A broker fetches a partition only from the leader that its role names, and fetches nothing that it leads. Some
-    time after the faults, it fetches every partition that it follows."""
+    """A broker fetches a partition only from the leader that the broker's role names, and fetches nothing that it
+    leads. Some time after the faults, it fetches every partition that it follows."""
 
     def fetcher(self, seen: FetcherSeen) -> None:
         leads = seen.leader == seen.node

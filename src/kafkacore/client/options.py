@@ -114,8 +114,8 @@ HONOURED: Final[dict[str, Key]] = {
     "sasl.jaas.config": _words(),
 }
 
-# Keys without influence on which records are read or written. The client lacks the feature that they configure, or
-# works without the setting.
+# Keys that do not decide which records are read or written. The client lacks the feature that they configure, or works
+# without the setting.
 IGNORED: Final = frozenset(
     {
         "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "buffer.memory",

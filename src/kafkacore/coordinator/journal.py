@@ -25,7 +25,7 @@ LOG: Final = logging.getLogger("kafkacore.coordinator")
 MAX_WAITING: Final = 10_000  # at most this many writes wait to be appended; at this limit the shard accepts no requests
 _ALL_ACKS: Final = -1
 _TOO_LARGE: Final = -2  # used instead of a write's offset
-_PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark, after which the journal waits again
+_PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; then the journal waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
 # A kind of `partition_watch`, an offset, and the `generation` of the leadership in which the append was made.

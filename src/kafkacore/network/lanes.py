@@ -14,8 +14,8 @@ from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeCl
 from kafkacore.protocol.apis import NodeVersions
 from kafkacore.protocol.messages import Message
 
-# A lane keeps connections to at most this many nodes. Beyond this number, it closes the connections to the nodes to
-# which it has sent nothing for the longest time.
+# A lane keeps connections to at most this many nodes. Beyond this number, it closes the connections that it has not
+# used for the longest time.
 MOST_NODES: Final = 64
 
 

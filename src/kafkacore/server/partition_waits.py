@@ -36,8 +36,8 @@ class PartitionWaits:
         return len(self._futures)
 
     def purgatories(self) -> Mapping[str, tuple[int, int]]:
-        """Returns for each name of an operation the number of waiting operations, and the number of partitions for
-        which they wait. Can be called on any thread."""
+        """Returns two numbers for each name of an operation: the waiting operations, and the partitions that they
+        watch. Can be called on any thread."""
         return {name: (count, self._watched[name]) for name, count in self._operations.copy().items()}
 
     def now_ms(self) -> float:

@@ -27,8 +27,8 @@ class Schedule:
     while a loop runs its turn. When no loop has anything to run, it jumps to the next timer.
 
     Each loop stands for a thread. Real threads run in any order, so `random` chooses among the loops that are ready.
-    The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A bell is a signal with which
-    native code wakes a loop.
+    The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A bell is a signal of native
+    code that wakes a loop.
     """
 
     def __init__(self, random: Random) -> None:

@@ -1,4 +1,4 @@
-"""The at-least-once sink for batch queries, and the code with which all sinks write rows.
+"""The at-least-once sink for batch queries, and the code that writes the rows of all sinks.
 
 Each task sends its rows, and returns when the brokers have acknowledged all of them.
 

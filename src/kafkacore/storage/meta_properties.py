@@ -41,8 +41,7 @@ def path_in(directory: str) -> str:
 
 
 def encode(properties: MetaProperties, now_ms: int) -> bytes:
-    """Returns the file in the form in which java.util.Properties writes it: an empty comment, the date, and the
-    lines."""
+    """Returns the file as java.util.Properties writes it: an empty comment, the date, and the lines."""
     date = time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(now_ms / 1000))
     return property_files.store(properties.lines(), comments=("", date))
 

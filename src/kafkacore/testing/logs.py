@@ -108,7 +108,7 @@ class Log:
         return [each.value for each in self.records()]
 
     def batches(self) -> list[BatchInfo]:
-        """Returns the batches in the form in which they are on disk."""
+        """Returns the batches as they are on disk."""
         return [
             BatchInfo(
                 each.base_offset,

@@ -37,7 +37,7 @@ SESSION_MS: Final = 2_000
 ROUND: Final = 24  # the number of lines between two pauses, which keep the load steady and below the maximum
 PAUSE_S: Final = 0.002
 QUEUED: Final = 1_000_000  # the capacity of the producer's queue: more lines than arrive during a stall of PATIENCE_S
-MORE: Final = 3000  # the number of further records in each partition that count as a proof that data flows
+MORE: Final = 3000  # data flows if each partition gets this number of further records
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 

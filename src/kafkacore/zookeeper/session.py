@@ -443,8 +443,7 @@ class Session:
         self.effects.append(Finished(call))
 
     def _cut_off(self) -> None:
-        """Ends every call of which at least one operation was sent, with CONNECTION_LOSS. Other calls continue to
-        wait."""
+        """Ends a call with CONNECTION_LOSS if at least one of its operations was sent. Other calls continue to wait."""
         begun = {id(each.call): each.call for each in self._sent if each.call is not None}
         begun.update((id(call), call) for call in self._waiting if call.sent)
         self._sent.clear()

@@ -44,8 +44,8 @@ class RecordEncoder:
         sticky: int = 0,
         ignore_keys: bool = False,
     ) -> tuple[list[tuple[int, bytes, int]], int]:
-        """Returns a pair: the batches in the order in which they must be sent, each as (partition, bytes, number of
-        records), and the next sticky partition.
+        """Returns a pair: the batches in the order of sending, each as (partition, bytes, number of records), and the
+        next sticky partition.
 
         Args:
             topic: encodes only the rows with this name in the column `topic`.

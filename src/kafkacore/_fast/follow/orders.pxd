@@ -1,6 +1,6 @@
 """The orders that Python's thread sends to a driver (driver.pxd). Each order is a mail, a message to the driver's
-processor (mail.pxd). The processor executes the orders in the sequence in which they were posted. An order holds
-references to the driver and to the partitions that it names. After it was executed, it frees itself.
+processor (mail.pxd). The processor executes the oldest order first. An order holds references to the driver and to the
+partitions that it names. After it was executed, it frees itself.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t

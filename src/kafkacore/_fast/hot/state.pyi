@@ -15,8 +15,8 @@ class HotState:
         leader_quota: ReplicationQuota | None = None,
     ) -> None: ...
     def purgatories(self) -> dict[str, tuple[int, int]]:
-        """Returns the numbers of waiting Produce and Fetch requests, each with the number of partitions for which they
-        wait. Any thread may call this method."""
+        """Returns the numbers of waiting Produce and Fetch requests, each with the number of partitions that they
+        watch. Any thread may call this method."""
 
     def publish_endpoints(
         self, plane: NativePlane, endpoints: Sequence[tuple[int, int, str, int, str | None]]

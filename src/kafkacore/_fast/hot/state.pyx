@@ -24,8 +24,8 @@ cdef class HotState:
             self.state.leader_quota = &leader_quota.quota
 
     def purgatories(self) -> dict[str, tuple[int, int]]:
-        """Returns the numbers of waiting Produce and Fetch requests, each with the number of partitions for which they
-        wait. Any thread may call this method."""
+        """Returns the numbers of waiting Produce and Fetch requests, each with the number of partitions that they
+        watch. Any thread may call this method."""
         return {
             "Produce": purgatory_counts(&self.state.produce_purgatory),
             "Fetch": purgatory_counts(&self.state.fetch_purgatory),

@@ -48,7 +48,7 @@ def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
     for all logs. Returns False for each log whose file is missing or is not as Kafka writes it."""
 
 class LogLoad:
-    """Loads a log from its directory, before the first use of the log. `run` does the work. Unless `clean`, the load
+    """Loads a log from its directory, before the first use of the log. `run` does the work. Without `clean`, the load
     checks the segments after the recovery point and rebuilds their indexes. Compaction may have left gaps below
     `gaps_until`. If records below `trusted_until` are damaged, the load removes no record and fails with EUCLEAN. A
     clean log has no file open until its first use; with `at_rest`, this holds for every log."""

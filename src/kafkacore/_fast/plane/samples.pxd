@@ -44,7 +44,7 @@ ctypedef struct SampleRing:
 # Chooses requests of one plane on one processor. Only this processor uses the `Sampler`.
 ctypedef struct Sampler:
     SampleRing *ring           # created for the first sample
-    int32_t every              # the argument `every` with which `left` was drawn
+    int32_t every              # the argument `every` when `left` was drawn
     int32_t left               # requests until the next sample
     uint64_t random
 

@@ -1,7 +1,7 @@
 """`Mail` and `Inbox`: messages between threads. A mail carries no text: the receiving thread calls the mail's function
-`deliver`. An inbox has many senders and one receiver. It delivers mails in the order in which they were posted, and it
-is never full. Each `Mail` is part of a larger object, and other code bounds the number of these objects. So posting a
-mail allocates nothing and cannot fail.
+`deliver`. An inbox has many senders and one receiver. It delivers the oldest mail first, and it is never full. Each
+`Mail` is part of a larger object, and other code bounds the number of these objects. So posting a mail allocates
+nothing and cannot fail.
 
 A receiver announces that it is about to sleep (`inbox_may_sleep`). It does not sleep if mail is waiting. Senders write
 to the eventfd only after the announcement. So no wake-up is lost, and sending to a busy receiver needs no system call.

@@ -50,7 +50,7 @@ class Core:
         self.outbox = Outbox()
 
     def new_member_id(self, prefix: str) -> str:
-        """Returns a new member id. It ends with a UUID, in the form in which Java writes a UUID."""
+        """Returns a new member id. It ends with a UUID in Java's form."""
         text = self._new_uuid().hex()
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

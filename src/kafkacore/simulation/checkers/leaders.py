@@ -76,7 +76,7 @@ class FencedLeadersAreSilent(Checker):
 
 
 class _Leadership(NamedTuple):
-    """The role of a broker: whether it leads, and the epoch and the time in which it began to lead or to follow."""
+    """The role of a broker: whether it leads, and the epoch and the time of the beginning of this role."""
 
     leads: bool = False
     epoch: int = -1

@@ -117,7 +117,8 @@ class _Plan:
         sizes = self._shares([one.size for one in partitions])
         rates = self._shares([one.rate for one in partitions])
         self.shares = list(zip(sizes, rates, strict=True))
-        # A move costs the bytes of the replica, and the same work for a replica of any size: that counts as the mean.
+        # A move costs the bytes of the replica, and some work that is equal for all replicas. This work costs as much
+        # as the bytes of a mean replica.
         self.mean_share = len(self.targets) / max(sum(len(one.replicas) for one in partitions), 1)
         self.held = {
             broker: (sum(sizes[index] for index in on), sum(rates[index] for index in on))

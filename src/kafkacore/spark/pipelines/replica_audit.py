@@ -220,7 +220,7 @@ def _too_short(bounds: DataFrame, isr: DataFrame | None) -> DataFrame:
 
 
 def _absent(bounds: DataFrame, members: DataFrame) -> DataFrame:
-    """Returns the members of ISRs of which no file exists, although other files of their brokers do."""
+    """Returns the ISR members without any file, if other files of their brokers exist."""
     given = bounds.select("broker").distinct()
     committed = bounds.groupBy(*_PARTITION).agg(F.max("committed").alias("must"))
     absent = members.join(given, "broker", "left_semi").join(bounds, list(_REPLICA), "left_anti")

@@ -1,5 +1,5 @@
 """Our fetcher follows a partition that a broker of Apache Kafka leads. Our broker consists only of this fetcher and a
-registration, because of which the leader knows the replica and accepts it into the ISR.
+registration. The leader accepts only a registered replica into the ISR.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ NOWHERE = "127.0.0.1:9"  # writes to this address fail before anything connects
 
 
 def complaint(frame_or_work):
-    """Returns the error message with which a query ends."""
+    """Returns the error message of a query that fails."""
     with pytest.raises(Exception) as failed:
         frame_or_work() if callable(frame_or_work) else frame_or_work.collect()
     return str(failed.value)

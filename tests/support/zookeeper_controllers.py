@@ -351,7 +351,7 @@ def run_cluster(story, seed=1, **options):
 
 
 def error_of(world, method, request, api_version=0):
-    """Returns the error code with which the active controller rejects a whole request."""
+    """Returns the active controller's error code for a whole request, if it rejects the request."""
     try:
         world.ask(method, request, api_version)
     except KafkaError as error:

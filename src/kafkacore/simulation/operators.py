@@ -127,11 +127,10 @@ class SeededOperator(Actor):
         if answer is not None:
             error = answer.error_code or answer.responses[0].partitions[0].error_code
         resource = f"replicas {name}-{index}"
-        if target is None or resource in self.resources:
+        if target is None:
             # After a cancellation, the operator does not know the final replicas of the partition. An error response
             # does not help: the forwarding broker may have sent the request twice, and the error may answer the second
-            # attempt. As in Apache Kafka, a second reassignment may also keep the first one's list of replicas to
-            # remove.
+            # attempt.
             self._unknown.add(resource)
             self.resources.pop(resource, None)
         elif resource not in self._unknown:

@@ -181,7 +181,7 @@ def arguments(words=None):
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--producers", type=int)
     parser.add_argument("--partitions", type=int, help="partitions of the broker that shuts down")
-    parser.add_argument("--probe-s", type=float, help="how long each way is measured under each load")
+    parser.add_argument("--probe-s", type=float, help="how long each path is measured under each load")
     parser.add_argument("--directory", help="where the brokers write")
     parser.add_argument("--out", default="build/bench/control-plane")
     parser.add_argument("--figures")

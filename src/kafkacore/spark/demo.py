@@ -19,8 +19,8 @@ from kafkacore.spark.pipelines.commands import report_on, session
 from kafkacore.spark.pipelines.report import Report
 from kafkacore.spark.source import need_streams
 
-# The watermark delay. Spark does not count a line that is later than this. A partition that loses its leader gets
-# another one within a shorter time.
+# The watermark delay. Spark does not count a line that is later than this. A partition that loses its leader gets a new
+# leader sooner.
 DELAY: Final = "30 seconds"
 # The watermark delay of a replay. A short delay lets every batch close windows. It loses no line, because a replay
 # reads the same amount from each partition.

@@ -74,8 +74,8 @@ def test_elections_are_held_for_a_topic_when_its_own_setting_becomes_true(value)
 
 
 def test_elections_are_not_queued_when_another_broker_is_the_controller():
-    """A node reads its settings before its controller starts. An event of that time would count as waiting since the
-    clock's zero."""
+    """A node reads its settings before its controller starts. An event from before the controller's start would seem to
+    wait since the clock's zero."""
     node = Node()
     node.local.controller.is_active = False
     node.change(TOPIC, "t", "true")

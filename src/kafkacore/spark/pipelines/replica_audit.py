@@ -8,12 +8,12 @@ same batches at the same offsets, without gaps. The audit compares:
   by itself.
 - Only offsets below the committed end, which is the greatest high watermark that a replica has checkpointed. Later
   records may differ.
-- The end of each replica. A replica that ends below its own checkpointed high watermark has lost records. So has a
-  replica in the ISR that ends below the committed end. A replica that was moved to another broker is not short: it has
-  no files and is not in the ISR, but a checkpoint may still name it.
+- The end of each replica. A replica that ends below its own checkpointed high watermark has lost records. A replica in
+  the ISR that ends below the committed end has also lost records. A replica that was moved to another broker is not
+  short: it has no files and is not in the ISR, but a checkpoint may still name it.
 - Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
-  record is a tombstone, or belongs to an aborted transaction, may be gone on another replica. So may a record if only
-  the other replica already has a newer one.
+  record is a tombstone, or belongs to an aborted transaction, may be gone on another replica. A record may also be gone
+  there if that replica already has a newer record of the key.
 
 Nothing is collected on the driver. The cost is one pass over the batches, two shuffles by partition and base offset,
 and for compacted partitions a pass over the records with one shuffle by key.

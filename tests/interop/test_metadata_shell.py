@@ -143,7 +143,7 @@ def test_live_quorum_shows_the_state_at_an_offset(node):
         assert live.stdout == ours("--directory", node.log_dir, "--at-offset", at, "tree", "/image").stdout
         assert f"offset {at}, epoch" in live.stdout
     inside = ours("--bootstrap-controller", node.controller, "--at-offset", 1, "cat", "/image/provenance")
-    assert "offset 1 is inside a batch, which counts as one: the state shown is at offset -1" in inside.stderr
+    assert "offset 1 is inside a batch, which takes effect as a whole: the state shown is at offset -1" in inside.stderr
     refused = ours("--bootstrap-controller", node.controller, "--at-offset", offset + 10_000, "ls")
     assert refused.returncode == 1
     assert "the quorum has committed the offsets up to " in refused.stderr

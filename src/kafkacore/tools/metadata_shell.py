@@ -99,7 +99,7 @@ def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[
     findings = Findings()
     if arguments.at_offset is not None and observer.image.offset < arguments.at_offset:
         findings.remarks.append(
-            f"offset {arguments.at_offset} is inside a batch, which counts as one: the state shown is at "
+            f"offset {arguments.at_offset} is inside a batch, which takes effect as a whole: the state shown is at "
             "offset "
             f"{observer.image.offset}"
         )

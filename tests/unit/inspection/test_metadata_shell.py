@@ -68,7 +68,7 @@ def test_state_before_a_batch_is_shown_when_the_offset_is_inside_it(metadata):
     image, findings = files.load(str(metadata), 12)
     assert (len(names(image)), image.offset) == (5, 11)
     assert findings.remarks == [
-        "offset 12 is inside the batch from 12 to 13, which counts as one: the state at offset 11 is shown"
+        "offset 12 is inside the batch from 12 to 13, which takes effect as a whole: the state at offset 11 is shown"
     ]
 
 

@@ -202,7 +202,7 @@ class _Replay:
             if batch.base_offset <= self._at_offset:
                 self._findings.remarks.append(
                     f"offset {self._at_offset} is inside the batch from {batch.base_offset} to {batch.last_offset}, "
-                    f"which counts as one: the state at offset {self._publisher.image.offset} is shown"
+                    f"which takes effect as a whole: the state at offset {self._publisher.image.offset} is shown"
                 )
             return False
         if batch.base_offset > self.next_offset and self.next_offset > 0:

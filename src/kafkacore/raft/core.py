@@ -152,6 +152,7 @@ class Raft:
             return
         for sent in self.replica.requests.take_expired(self.replica.now_ms):
             self._unanswered(sent)
+        self.replica.requests.end_back_offs(self.replica.now_ms)
         due_ms = self.replica.flush_due_ms
         if due_ms is not None and due_ms <= self.replica.now_ms:
             self.replica.flush()
@@ -289,7 +290,7 @@ class Raft:
             return NEVER
         times = (
             self.elections.deadline(),
-            self.replica.requests.next_ms(self.replica.now_ms),
+            self.replica.requests.next_ms(),
             self.replication.next_ms(),
             self.membership.deadline(),
             self.replica.flush_due_ms,

@@ -70,10 +70,14 @@ class Requests:
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:
         return self._quiet_until.get(node_id, 0) > now_ms
 
-    def next_ms(self, now_ms: int) -> int | None:
+    def end_back_offs(self, now_ms: int) -> None:
+        """Forgets the back-offs that are over. The caller then sends to the nodes that were left alone."""
+        self._quiet_until = {node_id: until for node_id, until in self._quiet_until.items() if until > now_ms}
+
+    def next_ms(self) -> int | None:
         """Returns the time of the next event: a request times out, or a failed node can get requests again. Returns
-        None if there is no next event.
+        None if there is no next event. An event that is over stays the next one until `take_expired` or
+        `end_back_offs` has handled it.
         """
         times = [sent.deadline_ms for sent in self._in_flight.values()]
-        times += [until for until in self._quiet_until.values() if until > now_ms]
-        return min(times, default=None)
+        return min([*times, *self._quiet_until.values()], default=None)

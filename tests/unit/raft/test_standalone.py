@@ -94,6 +94,23 @@ def test_observer_without_an_id_finds_the_leader_and_is_not_counted() -> None:
     assert (log.start_offset, log.last_epoch) == (2, 1)
 
 
+def test_observer_asks_again_when_a_late_response_arrives_as_its_back_off_ends() -> None:
+    config = RaftConfig(-1, Uuid(bytes(16)), "c", bootstrap=(("h", 9093),), can_vote=False)
+    observer = Raft(config, TailLog(), None, Random(1), 0, lambda: 0)
+    saved = observer.take_state()
+    if saved is not None:
+        observer.persisted(saved[0], 0)
+    [sent] = observer.take_outputs()
+    assert isinstance(sent, Send)
+    observer.response(sent.correlation, None, 10)
+    assert observer.next_tick_ms == 10 + config.retry_backoff_ms
+    observer.response(sent.correlation, None, 50)  # the observer has given up this request already
+    assert observer.next_tick_ms <= 50
+    observer.tick(50)
+    [again] = observer.take_outputs()
+    assert isinstance(again, Send)
+
+
 def test_replica_with_another_directory_id_does_not_vote() -> None:
     raft, _ = start(formatted(directory=Uuid(b"e" * 16)))
     assert not raft.is_voter and not raft.is_leader

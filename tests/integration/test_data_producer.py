@@ -20,6 +20,7 @@ from kafkacore.client import (
     TopicMissing,
     Unreachable,
 )
+from kafkacore.client.producer import Producer
 from kafkacore.testing import Broker
 
 pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
@@ -173,6 +174,18 @@ def test_batches_are_acknowledged_when_the_caller_needs_longer_than_every_timeou
             producer.send(topic, 0, pa.record_batch({"value": [value]}))
             clock.skip(200)
     assert [row["value"] for row in whole(client, topic)[0]] == [b"1", b"2", b"3"]
+
+
+def test_batch_is_sent_again_when_its_backoff_ends_before_the_producer_begins_to_wait(broker, client, monkeypatch):
+    clock = ClientClock(monkeypatch)
+    topic = broker.create_topic("late")
+    wait = Producer._wait
+    monkeypatch.setattr(Producer, "_wait", lambda producer: (clock.skip(0.5), wait(producer))[1])
+    broker.refuse("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
+    with client.producer({"retry.backoff.ms": "200", "delivery.timeout.ms": "30000"}) as producer:
+        producer.send(topic, 0, pa.record_batch({"value": [b"1"]}))
+        producer.flush()
+    assert [row["value"] for row in whole(client, topic)[0]] == [b"1"]
 
 
 def test_batches_are_acknowledged_when_the_client_closes_a_connection_that_has_a_request_under_way(broker, client):

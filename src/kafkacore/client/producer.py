@@ -80,7 +80,8 @@ class Producer:
         self._lines: dict[tuple[str, int], _Line] = defaultdict(_Line)
         self._under_way: dict[int, _UnderWay] = {}
         self._sticky: dict[str, int] = {}
-        self._blocked_until: list[float] = []  # the times from which the client may connect to failed brokers again
+        # The times at which batches that wait for a retry, or for a connection to a failed broker, can be sent.
+        self._blocked_until: list[float] = []
         self._queued_bytes = 0
         self._ids: tuple[int, int] | None = None
         self._error: Exception | None = None
@@ -295,7 +296,10 @@ class Producer:
         busy = {place for each in self._under_way.values() for place in each.places}
         by_node: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for place, line in self._lines.items():
-            if not line.waiting or place in busy or line.not_before > now:
+            if not line.waiting or place in busy:
+                continue
+            if line.not_before > now:
+                self._blocked_until.append(line.not_before)
                 continue
             leader = self._cluster.partition(*place).leader
             if leader < 0:
@@ -361,6 +365,7 @@ class Producer:
         line = self._lines[place]
         line.failures += 1
         line.not_before = time.monotonic() + self._cluster.retry.seconds(line.failures)
+        self._blocked_until.append(line.not_before)
         self._cluster.forget([place[0]])
 
     def _wait(self) -> list[int]:
@@ -375,7 +380,6 @@ class Producer:
             return buffered
         times = [each.deadline + self._idle_s for each in self._under_way.values()]
         times += [line.waiting[0].deadline + self._idle_s for line in self._lines.values() if line.waiting]
-        times += [line.not_before for line in self._lines.values() if line.waiting and line.not_before > now]
         times += self._blocked_until
         wait_s = max(min(times, default=now) - now, 0.0)
         if not self._under_way:

@@ -48,7 +48,7 @@ def prepare_environment():
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(CONNECT_S)
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
-    # The packages of Spark Connect, if the test has put them here.
+    # A test can put the packages of Spark Connect on the path.
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     connect = [path for path in given if path.endswith("spark-connect-packages")]
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *connect])

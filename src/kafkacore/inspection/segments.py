@@ -68,7 +68,7 @@ def base_offset_of(path: str) -> int:
     """Returns the offset in the name of a log's file. Raises MalformedFileError."""
     stem = os.path.basename(path).split(".", 1)[0]
     if not (stem.isascii() and stem.isdigit() and int(stem) <= MAX_BASE_OFFSET):
-        raise MalformedFileError(path, "is not named by an offset, as the files of a log are")
+        raise MalformedFileError(path, "has no offset as its name, but all files of a log do")
     return int(stem)
 
 

@@ -2,8 +2,8 @@
 node reads the mark at its next start.
 
 Without the mark, damage to committed records could not be distinguished from an incomplete batch that a crash leaves at
-the end of the log. Raft never truncates committed records. So the mark stays valid even if Apache Kafka runs on the
-directory in between and does not advance the mark.
+the end of the log. Raft never truncates committed records. So if Apache Kafka runs on the directory for a while and
+does not advance the mark, the mark stays valid.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class CommitMark:
         """Returns the error that reports that the log has lost records below the mark."""
         return MalformedFileError(
             path,
-            f"{problem}, but all below offset {self.offset} was committed and is lost here: restore the file; if other "
-            f"controllers have the log, you can remove {self._directory}, and this node gets the log from them; or "
-            f"remove {os.path.basename(self._checkpoint.path)} in the same directory, which gives up the records after "
-            "the damage",
+            f"{problem}, but all records below offset {self.offset} were committed, and some are lost: restore the "
+            f"file; if other controllers have the log, you can remove {self._directory}, and this node gets the log "
+            f"from them; or remove {os.path.basename(self._checkpoint.path)} in the same directory, which gives up the "
+            "records after the damage",
         )

@@ -415,7 +415,7 @@ class Membership:
             )  # fmt: skip
 
     def on_update_voter_response(self, sent: InFlight, response: Any) -> None:
-        """Processes the leader that the response reports. Logs a refusal; the next attempt follows at its usual time.
+        """Learns the leader from the response. Logs a refusal; the next attempt follows at its usual time.
         This replica reads the new voter set only from the log. Raises ImpossibleAnswerError.
         """
         del sent

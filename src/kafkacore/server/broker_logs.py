@@ -62,7 +62,7 @@ class BrokerLogs:
         self._manager.load()
 
     def find(self, topic: str, index: int) -> PartitionHandle | None:
-        """Returns an open log, whether or not it has a role."""
+        """Returns an open log, even if this broker neither leads nor follows the partition."""
         return self._manager.get(topic, index)
 
     def is_offline(self, topic: str, index: int, *, is_new: bool) -> bool:
@@ -111,8 +111,8 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """Returns the replicas that were opened since the last call in another directory than the metadata says, each
-        with its directory."""
+        """Returns replicas whose directory differs from the metadata, each with its directory. Returns those that were
+        opened since the last call."""
         placed, self._placed = self._placed, {}
         return placed
 

@@ -193,12 +193,12 @@ def test_file_that_belongs_to_no_log_is_ignored_or_refused(dump, tmp_path, capfd
     assert lines == ["Dumping DIR/notes.txt", ""]
     assert err == "Ignoring unknown file DIR/notes.txt\n"
     _, err = dump(b"", name="x.log", code=1)
-    assert err == "DIR/x.log: is not named by an offset, as the files of a log are\n"
+    assert err == "DIR/x.log: has no offset as its name, but all files of a log do\n"
     for suffix in ("log", "index", "timeindex"):
         name = f"{2**63 - 1:020d}.{suffix}"  # the offset range leaves no room for records after this one
         for options in ([], ["--verify"]):
             _, err = dump(bytes(12), *options, name=name, code=1)
-            assert err.endswith("is not named by an offset, as the files of a log are\n")
+            assert err.endswith("has no offset as its name, but all files of a log do\n")
     assert main(["dump-log", "--files", f"{tmp_path}/0.log"]) == 1
     assert b"No such file" in capfdbinary.readouterr().err
     assert main(["dump-log", f"{tmp_path}/orders"]) == 1

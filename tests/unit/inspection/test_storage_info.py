@@ -259,8 +259,8 @@ def test_metadata_log_that_lost_committed_records_is_reported(node):
     segment.write_bytes(b"".join([batches[0], batches[1][:-1], b"?", batches[2]]))
     (problem,) = node.info()[0]
     assert problem.startswith(
-        f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at offset 1, but all below "
-        "offset 2 was committed"
+        f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at offset 1, but all "
+        "records below offset 2 were committed"
     )
     unknown = bytearray(batches[1])
     unknown[16] = 3  # the magic byte; no checksum covers it

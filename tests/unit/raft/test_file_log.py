@@ -348,7 +348,10 @@ def test_damage_below_the_mark_is_refused_with_file_byte_and_offset(place: Place
     data[ends[0] + 64] ^= 1
     path.write_bytes(data)
     told = refusal(place)
-    assert f"{path}: byte {ends[0]}: no whole batch begins at offset 3, but all below offset 10 was committed" in told
+    assert (
+        f"{path}: byte {ends[0]}: no whole batch begins at offset 3, but all records below offset 10 were committed"
+        in told
+    )
     assert f"remove {path.parent}" in told and "remove replication-offset-checkpoint" in told
     assert path.read_bytes() == data, "the node must not truncate the file"
     (path.parent / "replication-offset-checkpoint").unlink()
@@ -372,7 +375,7 @@ def test_log_that_ends_below_the_mark_between_two_batches_is_refused(place: Plac
     path = stored(place, 10) / SEGMENT
     whole = path.read_bytes()
     path.write_bytes(whole[: ends_of_batches(path)[2]])
-    assert f"{path}: the log ends at offset 6, but all below offset 10 was committed" in refusal(place)
+    assert f"{path}: the log ends at offset 6, but all records below offset 10 were committed" in refusal(place)
     path.write_bytes(whole)
     place.open().close()
 
@@ -396,13 +399,13 @@ def test_log_without_its_segments_is_refused_when_it_was_committed(place: Place)
     directory = stored(place, 4)
     for name in (".log", ".index", ".timeindex"):
         (directory / f"{0:020d}{name}").unlink()
-    assert f"{directory}: the log ends at offset 0, but all below offset 4 was committed" in refusal(place)
+    assert f"{directory}: the log ends at offset 0, but all records below offset 4 were committed" in refusal(place)
 
 
 @pytest.mark.parametrize(("lost", "expected"), [
     (0, "begins at offset 3, and no snapshot has the records from offset 0 on"),
-    (3, "no whole batch begins at offset 3, but all below offset 10 was committed"),
-    (6, "the log ends at offset 6, but all below offset 10 was committed"),
+    (3, "no whole batch begins at offset 3, but all records below offset 10 were committed"),
+    (6, "the log ends at offset 6, but all records below offset 10 were committed"),
 ])  # fmt: skip
 def test_lost_segment_is_refused(place: Place, lost: int, expected: str) -> None:
     values = {"segment_bytes": 120}

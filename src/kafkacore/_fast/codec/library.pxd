@@ -1,6 +1,6 @@
 """Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time. Fills one table of functions for each codec.
 
-zlib-ng, or zlib if zlib-ng is not installed, inflates gzip. zlib always deflates gzip.
+zlib-ng decompresses gzip, or zlib if zlib-ng is not installed. Only zlib compresses gzip.
 
 The build needs neither headers nor libraries, so it needs no -dev package. A node loads the library of a codec when it
 first uses the codec. The signatures of the functions have not changed since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4
@@ -8,7 +8,7 @@ and snappy 1.1.
 
 If KAFKACORE_CODEC_LIBS names a directory, this module searches for libraries only in that directory. Otherwise it
 searches the package's `_libs` directory, then the paths of the dynamic loader. For zlib-ng it first tries the extension
-of the Python package `zlib_ng`, which contains all of zlib-ng under its own names.
+of the Python package `zlib_ng`, which contains all of zlib-ng.
 """
 
 from libc.stdint cimport uint8_t, uint64_t

@@ -1,16 +1,17 @@
-"""A fetcher, which follows the partitions that one other broker leads, and the state of each of these partitions. A
-fetcher decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the
-classes AbstractFetcherThread and FetchSessionHandler do this.
+"""Defines a fetcher and the state of its partitions. A fetcher follows the partitions that one other broker leads. It
+decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the classes
+AbstractFetcherThread and FetchSessionHandler do this.
 
 A fetcher has no socket, clock or thread. Its driver gets a request from the fetcher, sends the request, and passes back
-the answer or the failure. At any time, at most one request has no answer. One thread owns a fetcher and everything in
-it, and calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool (io.pxd). When
-the job is done, the pool sends a mail (a message to the owner's thread, see mail.pxd) to `inbox`. The driver delivers
-the mail and then gets the next request from the fetcher.
+the answer or the failure. At most one request waits for its answer. One thread owns a fetcher and everything in it, and
+calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool (io.pxd). When the job
+is done, the pool sends a mail (a message to the owner's thread, see mail.pxd) to `inbox`. The driver delivers the mail
+and then gets the next request from the fetcher.
 
 Modules: followed (the partitions and their states), local (this broker's logs), cut (truncations), take (records), ask
-(requests), absorb (answers), fetcher (start, end, mail, timing), handle (the Python interface for simulated worlds),
-driver (the driver that runs on processors), orders and driver_handle (how Python's thread controls that driver).
+(requests), absorb (answers), fetcher (start, end, mail, timing), handle (the Python interface for the simulator),
+driver (the driver that runs on the threads of the data plane), orders and driver_handle (how Python's thread controls
+that driver).
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t

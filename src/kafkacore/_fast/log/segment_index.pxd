@@ -30,8 +30,9 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the en
 # under `Log.lock`, before `segment_seal`. Returns 0 or -ENOMEM.
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
-cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, as before the first append
-cdef void segment_forget_indexes(Segment *segment) noexcept nogil  # frees the memory; the files have all entries
+cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, for another first append
+# Frees the memory. Call this when the files have all entries.
+cdef void segment_forget_indexes(Segment *segment) noexcept nogil
 # For a truncation. Call both functions after `size` has become the new end of the .log. The first one removes the
 # entries at or after `offset` from memory; call it under `Log.lock`. The second one removes them from the files; call
 # it without the lock, because it may block.
@@ -51,7 +52,7 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
 # --- look-ups; with `cached`, they return -EAGAIN instead of waiting for the disk ---
 # Returns a position at or before the batch that contains `offset`, from the index in memory. Call this under the lock.
 cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil
-# Returns such a position from the index file of a sealed segment, or -errno.
+# Does the same with the index file of a sealed segment. Returns the position, or -errno.
 cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached) noexcept nogil
 # Searches the offset index of a sealed segment for the last position at or below `position`. Returns that position, 0
 # if there is none, or -errno.

@@ -1,6 +1,6 @@
-"""A `Plan` describes how to create instances of one generated class, which represents a message or a struct in it, and
-where the slots of an instance are. An `Op` describes one field of a message, a `Shape` describes a struct, and a walk
-reads or writes a message (schema.pxd).
+"""Each generated class represents a message, or a struct in a message. A `Plan` describes how to create instances of
+one such class, and where the slots of an instance are. An `Op` describes one field of a message, a `Shape` describes a
+struct, and a walk reads or writes a message (schema.pxd).
 
 The `offset` in a field's `Op` is the offset of the field's slot in the object. The callers of these functions must hold
 the GIL. Some of the functions are nevertheless declared nogil, because the callbacks of a walk, which call them, are
@@ -17,8 +17,8 @@ cdef enum:
     MAX_VERSIONS = 64
 
 cdef class Plan:
-    """Describes how to create instances of one class. `defaults` has the default of each field, or NULL if each
-    instance gets its own list or struct."""
+    """Describes how to create instances of one class. An item of `defaults` is the default of a field, or NULL
+    if each instance gets its own list or struct for this field."""
     cdef type cls
     cdef tuple names
     cdef int32_t count

@@ -308,12 +308,12 @@ class ControlRequests:
         return UpdateMetadataResponse()
 
     def _moved_away(self, states: Iterable[PartitionState]) -> Iterator[PartitionState]:
-        """Yields the roles that this broker has in its image, but no longer has according to an UpdateMetadata. The
-        yielded states have no leader.
+        """Yields the partitions of this broker's image that have moved away according to an UpdateMetadata. In what it
+        yields, a partition has no leader.
 
         A controller sends a StopReplica once, and only to a registered broker. So a broker without a session misses it.
         A broker of Apache Kafka then continues to lead or follow the partition until it restarts. This broker gives up
-        the role, and keeps the log, as a restart would.
+        the role at once. It keeps the log, as it would do after a restart.
         """
         image = self._roots.roles.image
         for state in states:
@@ -324,14 +324,16 @@ class ControlRequests:
             ids = topic.topic_id, state.topic.topic_id
             was_created_again = ids[0] != ids[1] and not any(map(is_made, ids))
             if was_created_again or (self._node_id not in state.replicas and state.leader_epoch > known.leader_epoch):
-                LOG.info("%s-%d: this broker leaves its role of leader epoch %d, because leader epoch %d has the "
-                         "replicas %s", topic.name, known.partition, known.leader_epoch, state.leader_epoch,
-                         list(state.replicas))  # fmt: skip
+                LOG.info(
+                    "%s-%d: this broker gives up its role in leader epoch %d, because it is not among the replicas of "
+                    "leader epoch %d: %s",
+                    topic.name, known.partition, known.leader_epoch, state.leader_epoch, list(state.replicas),
+                )  # fmt: skip
                 yield role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER)
 
     async def _forget_deleted(self) -> None:
-        """Forgets topics that ZooKeeper no longer has. Call this after the first UpdateMetadata of each controller for
-        each registration of this broker.
+        """Forgets topics that ZooKeeper no longer has. Call this when this broker has registered, or when the
+        controller has changed, after the first UpdateMetadata.
 
         Only one UpdateMetadata says that a topic is deleted. A broker misses this request if the broker has no session
         then, or if the controller fails before it has sent the request. A broker of Apache Kafka then shows the topic

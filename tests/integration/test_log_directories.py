@@ -180,7 +180,7 @@ def test_full_disk_takes_only_its_own_logs_offline(tmp_path: Path) -> None:
         running.terminate()
         _, said = running.communicate(timeout=30)
     assert running.returncode == 0
-    assert f"the log directory {tmp_path}/a is offline: No space left on device; its 1 logs are" in said
+    assert f"the log directory {tmp_path}/a and its logs (1) are offline: No space left on device" in said
     assert "Traceback" not in said
 
 

@@ -574,7 +574,7 @@ class LogManager:
         error = directory.native.offline_errno or error
         directory.native.fail(error)
         why, advice = os.strerror(error), open_files.explain(error)
-        LOG.error("the log directory %s is offline: %s; its %d logs are%s", directory.path, why, len(handles), advice)
+        LOG.error("the log directory %s and its logs (%d) are offline: %s%s", directory.path, len(handles), why, advice)
         for handle in handles:
             log_move.fail(handle, directory.native, error)
         self.futures.forget(directory)
@@ -629,6 +629,8 @@ def _shut(handle: PartitionHandle) -> bool:
     try:
         handle.shut()
     except OSError:
-        LOG.exception("%s-%d could not be shut down cleanly", handle.topic, handle.index)
+        # `fail` reports a failed directory once, with the reason. It may have thousands of logs.
+        if not handle.directory.offline_errno:
+            LOG.exception("%s-%d could not be shut down cleanly", handle.topic, handle.index)
         return False
     return handle.state != "failed"

@@ -221,6 +221,18 @@ def test_failed_directory_is_left_out_and_reported_once(tmp_path: Path) -> None:
     assert clean_shutdown.exists(handles[1].directory.path)
 
 
+def test_close_reports_a_failed_directory_once_when_it_has_many_logs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    manager.native_directories[0].fail(errno.ENOSPC)
+    manager.close()
+    (report,) = [each for each in caplog.records if each.name == "kafkacore.storage"]
+    assert report.getMessage() == f"the log directory {tmp_path} and its logs (2) are offline: No space left on device"
+    assert not clean_shutdown.exists(str(tmp_path))
+
+
 def test_start_fails_when_a_directory_is_not_a_log(tmp_path: Path) -> None:
     (tmp_path / "my files").mkdir()
     with pytest.raises(LogDirectoryError, match="my files is not the directory of a partition"):

@@ -65,6 +65,6 @@ def test_directory_that_met_the_limit_says_what_to_do(tmp_path: Path, caplog: py
     manager.check_directories()
     (told,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert told.getMessage() == (
-        f"the log directory {tmp_path} is offline: Too many open files; its 0 logs are; {open_files.ADVICE}"
+        f"the log directory {tmp_path} and its logs (0) are offline: Too many open files; {open_files.ADVICE}"
     )
     manager.close()

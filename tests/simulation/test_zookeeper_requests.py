@@ -179,6 +179,24 @@ def test_second_proposal_of_the_same_partition_is_refused():
     run_cluster(story)
 
 
+def test_repeated_proposal_of_the_same_partition_is_accepted_when_the_first_one_still_waits():
+    def story(world):
+        started(world)
+        active = world.active()
+        version = world.node(paths.partition_state(*EVENTS)).version
+
+        async def together():
+            asked = [active.controller.alter_partition(request_of(world, [1, 2]), 3) for _ in range(2)]
+            return await asyncio.gather(*asked)
+
+        results = [each.topics[0].partitions[0] for each in world.on(active, together())]
+        assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert [(each.isr, each.partition_epoch) for each in results] == [([1, 2], version + 1)] * 2
+        assert world.node(paths.partition_state(*EVENTS)).version == version + 1
+
+    run_cluster(story)
+
+
 def test_isr_goes_to_the_controller_only():
     def story(world):
         started(world)

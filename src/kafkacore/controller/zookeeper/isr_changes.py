@@ -38,12 +38,16 @@ class Asked(NamedTuple):
 
 
 class _Proposal(NamedTuple):
-    """A requested change of one partition. The result of the change is appended to `results`."""
+    """A requested change of one partition, and the lists of results of all responses that wait for the change. A leader
+    that lost its connection repeats its request, so several requests can wait for the same change."""
 
-    row: int
     now: LeaderAndIsr
     number: int
-    results: list[Any]
+    awaiting: list[list[Any]]
+
+    def settle(self, result: Any) -> None:
+        for results in self.awaiting:
+            results.append(result)
 
 
 class AlterPartitions(Event):
@@ -73,14 +77,14 @@ class AlterPartitions(Event):
         updated = await controller.states.update(context, {row: each.now for row, each in proposals.items()})
         for row, now in updated.written.items():
             context.leaderships[row] = now
-            proposals[row].results.append(_accepted(proposals[row].number, now))
+            proposals[row].settle(_accepted(proposals[row].number, now))
         for row in updated.conflicts:
             # Another node has written the state. The leader and this controller must both read the new state before the
             # leader sends another request.
-            proposals[row].results.append(_refused(proposals[row].number, ErrorCode.INVALID_UPDATE_VERSION))
+            proposals[row].settle(_refused(proposals[row].number, ErrorCode.INVALID_UPDATE_VERSION))
         for row, code in updated.failed.items():
             LOG.error("the ISR of %s stays: ZooKeeper answers %s", context.name(row), code.name)
-            proposals[row].results.append(_refused(proposals[row].number, ErrorCode.UNKNOWN_SERVER_ERROR))
+            proposals[row].settle(_refused(proposals[row].number, ErrorCode.UNKNOWN_SERVER_ERROR))
         for row, state in (await controller.states.read(context, updated.conflicts)).items():
             context.leaderships[row] = state
         if proposals:
@@ -123,15 +127,17 @@ class AlterPartitions(Event):
                     result.partitions.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                     continue
                 verdict = _verdict(context, request.broker_id, was, each, version)
-                if row in proposals and isinstance(verdict, LeaderAndIsr):
-                    verdict = ErrorCode.INVALID_UPDATE_VERSION  # an earlier proposal of this event uses this epoch
                 if verdict is None:
                     result.partitions.append(_accepted(index, was))
                 elif isinstance(verdict, ErrorCode):
                     result.partitions.append(_refused(index, verdict))
                 else:
                     now = verdict._replace(controller_epoch=context.epoch)
-                    proposals[row] = _Proposal(row, now, index, result.partitions)
+                    made = proposals.setdefault(row, _Proposal(now, index, []))
+                    if made.now == now:
+                        made.awaiting.append(result.partitions)
+                    else:  # an earlier proposal of this event uses the partition epoch
+                        result.partitions.append(_refused(index, ErrorCode.INVALID_UPDATE_VERSION))
         return response
 
 

@@ -212,6 +212,27 @@ def test_another_target_replaces_a_reassignment_that_is_under_way():
     run_cluster(story)
 
 
+def test_partition_keeps_a_leader_when_another_target_leaves_out_the_replica_that_leads():
+    def story(world):
+        started(world, auto_leader_rebalance_enable=False)
+        hold_back(world)
+        alter(world, {EVENTS: [3, 4]})
+        world.settle()
+        world.run_shrink(*EVENTS, [1, 2, 3])
+        world.elect_preferred(EVENTS)
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == 3
+        assert alter(world, {EVENTS: [4, 2]}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == 2
+        hold_back(world, proposes=True)
+        world.settle()
+        assert under_way(world) == {}
+        assert world.assignment(*EVENTS) == [4, 2]
+
+    run_cluster(story)
+
+
 def test_reassignment_is_cancelled_by_a_request_without_replicas():
     def story(world):
         started(world)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from kafkacore.controller.zookeeper import elections, partition_changes, replica_changes
 from kafkacore.controller.zookeeper.context import ControllerContext, Replica
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority, Request
-from kafkacore.controller.zookeeper.leadership import Assignment, LeaderAndIsr, TopicPartition
+from kafkacore.controller.zookeeper.leadership import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.protocols import topic_deletion
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
 from kafkacore.protocol.errors import ErrorCode
@@ -301,13 +302,19 @@ async def next_leader_epochs(controller: ZooKeeperController, rows: Collection[i
 
 
 async def _delete_replicas(controller: ZooKeeperController, replicas: Collection[Replica]) -> None:
-    """Deletes replicas that left their assignments. Does not wait for their brokers to reply."""
+    """Deletes replicas that left their assignments. Does not wait for their brokers to reply. If one of them has led
+    its partition, another in-sync replica becomes the leader. Apache Kafka 3.9 elects nobody when a later reassignment
+    removes the leader. The new replicas then have no leader to follow, so that reassignment never ends."""
     context = controller.context
     known = [each for each in replicas if context.replica_state(each) is not ReplicaState.NON_EXISTENT]
     await replica_changes.take_offline(controller, known)
     replica_changes.start_deletion(controller, known)
     context.move_replicas(known, ReplicaState.DELETION_SUCCESSFUL)
     replica_changes.forget(controller, known)
+    rows = dict.fromkeys(each.row for each in known)
+    leaderless = [row for row in rows if (now := context.leaderships[row]) is not None and now.leader == NO_LEADER]
+    context.move_partitions(leaderless, PartitionState.OFFLINE)
+    await partition_changes.bring_online(controller, leaderless, elections.offline_partition)
 
 
 def _is_complete(context: ControllerContext, row: int) -> bool:

@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from tests.support.zookeeper_controllers import run_cluster
+from tests.support.zookeeper_controllers import refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper import failover
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
@@ -604,6 +604,23 @@ def test_state_that_cannot_be_read_counts_as_missing(content):
         world.move_controller()
         wait_for_another(world, 2)
         assert world.state("events", 0)["controller_epoch"] >= 1
+
+    run_cluster(story)
+
+
+def test_new_controller_knows_every_leader_when_zookeeper_refuses_to_read_a_state_at_first():
+    def story(world):
+        world.start_brokers(1, 2, 3)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        refused = [refuse_once(life, paths.partition_state("events", 0)) for life in world.alive()]
+        world.move_controller()
+        world.step_for(5)
+        world.wait_for(lambda: world.active() is not None)
+        world.settle()
+        assert any(refused)
+        context = world.active().controller.context
+        assert context.leaderships[context.row("events", 0)].leader == world.state("events", 0)["leader"]
 
     run_cluster(story)
 

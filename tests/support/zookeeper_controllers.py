@@ -32,6 +32,7 @@ from kafkacore.zookeeper.operations import (
     CreateMode,
     Delete,
     GetData,
+    Result,
     SetData,
 )
 
@@ -348,6 +349,21 @@ def run_cluster(story, seed=1, **options):
     finally:
         world.close()
     return world
+
+
+def refuse_once(life, path):
+    """Makes ZooKeeper refuse the next operations of this broker that begin with an operation on the path. Returns a
+    list, which is empty until then."""
+    submit, refused = life.client.submit, []
+
+    async def submit_or_refuse(operations):
+        if not refused and getattr(operations[0], "path", "") == path:
+            refused.append(operations)
+            return [Result(Code.THROTTLED)] * len(operations)
+        return await submit(operations)
+
+    life.client.submit = submit_or_refuse
+    return refused
 
 
 def error_of(world, method, request, api_version=0):

@@ -61,7 +61,7 @@ async def _load(controller: ZooKeeperController) -> None:
     names = await controller.topics.children(paths.TOPICS)
     rows = await topic_creation.adopt_topics(controller, await controller.topics.assignments(names))
     context.begin_moves(row for row in rows if context.assignments[row].is_reassigned)
-    for row, state in (await controller.states.read(context, rows)).items():
+    for row, state in (await controller.states.read_all(context, rows)).items():
         context.leaderships[row] = state
 
 

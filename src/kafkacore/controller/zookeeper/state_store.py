@@ -17,7 +17,7 @@ from kafkacore.controller.zookeeper.surroundings import ControllerSettings
 from kafkacore.runtime.slices import Work
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.fenced import Write
-from kafkacore.zookeeper.operations import Code, Create, GetData, Operation, Result, SetData
+from kafkacore.zookeeper.operations import Code, Create, GetData, Result, SetData, ZooKeeperError
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
@@ -42,12 +42,19 @@ class StateStore:
 
     async def read(self, context: ControllerContext, rows: Sequence[int]) -> dict[int, LeaderAndIsr]:
         """Returns the states that exist. A state that cannot be read counts as missing, and is logged."""
-        operations: list[Operation] = [GetData(_path(context, row)) for row in rows]
-        found = {}
-        for row, result in zip(rows, await self._access.read(operations), strict=True):
-            if (state := _decoded(context, row, result)) is not None:
-                found[row] = state
-        return found
+        results = await self._access.read(_reads(context, rows))
+        return _found(context, rows, results)
+
+    async def read_all(self, context: ControllerContext, rows: Sequence[int]) -> dict[int, LeaderAndIsr]:
+        """Returns the states that exist. A state with unreadable content counts as missing, and is logged. Raises
+        ZooKeeperError if ZooKeeper refuses a read: a new controller that took an existing state for a missing one would
+        leave the partition without a leader."""
+        operations = _reads(context, rows)
+        results = await self._access.read(operations)
+        for operation, result in zip(operations, results, strict=True):
+            if result.code not in (Code.OK, Code.NO_NODE):
+                raise ZooKeeperError(result.code, operation.path)
+        return _found(context, rows, results)
 
     async def create(self, context: ControllerContext, states: Changes) -> dict[int, LeaderAndIsr]:
         """Creates the state znodes and their parents. Returns the states that were created."""
@@ -106,6 +113,15 @@ def _note(updated: Updated, changes: Changes, results: Sequence[Result]) -> Work
         else:
             updated.failed[row] = result.code
         yield
+
+
+def _reads(context: ControllerContext, rows: Iterable[int]) -> list[GetData]:
+    return [GetData(_path(context, row)) for row in rows]
+
+
+def _found(context: ControllerContext, rows: Iterable[int], results: Iterable[Result]) -> dict[int, LeaderAndIsr]:
+    decoded = {row: _decoded(context, row, result) for row, result in zip(rows, results, strict=True)}
+    return {row: state for row, state in decoded.items() if state is not None}
 
 
 def _path(context: ControllerContext, row: int) -> str:

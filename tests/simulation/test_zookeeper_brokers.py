@@ -3,7 +3,7 @@ registrations."""
 
 import pytest
 from tests.support.model_broker import stops
-from tests.support.zookeeper_controllers import error_of, run_cluster
+from tests.support.zookeeper_controllers import error_of, refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
@@ -11,7 +11,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ControlledShutdownRequest
 from kafkacore.server.zookeeper.metrics import channel_metrics, event_metrics
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Code, Create, CreateMode, Result, SetData
+from kafkacore.zookeeper.operations import Create, CreateMode, SetData
 
 MANY = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(60)}
 
@@ -206,15 +206,7 @@ def test_failed_broker_is_noticed_when_zookeeper_refuses_the_first_read():
         world.create_topic("events", {0: [1, 2, 3]})
         world.settle()
         active, victim = world.active(), other_than(world)
-        submit, refused = active.client.submit, []
-
-        async def refuse_once(operations):
-            if not refused and getattr(operations[0], "path", "") == paths.BROKER_IDS:
-                refused.append(operations)
-                return [Result(Code.THROTTLED)] * len(operations)
-            return await submit(operations)
-
-        active.client.submit = refuse_once
+        refused = refuse_once(active, paths.BROKER_IDS)
         world.kill(victim)
         world.wait_for(lambda: victim not in world.state("events", 0)["isr"])
         assert refused
@@ -291,6 +283,20 @@ def test_broker_joins_when_its_registration_can_be_read_again():
         world.settle()
         assert brokers[life.broker_id].epoch == life.epoch
         assert life.broker_id in world.state("events", 0)["isr"]
+
+    run_cluster(story)
+
+
+def test_new_endpoint_of_a_broker_is_noticed_when_zookeeper_refuses_the_first_read():
+    def story(world):
+        started(world)
+        active = world.active()
+        victim = other_than(world)
+        refused = refuse_once(active, paths.broker(victim))
+        content = world.node(paths.broker(victim)).data.replace(b"9092", b"9192")
+        world.do(SetData(paths.broker(victim), content))
+        world.wait_for(lambda: active.controller.context.brokers[victim].registration.endpoints[0].port == 9192)
+        assert refused
 
     run_cluster(story)
 

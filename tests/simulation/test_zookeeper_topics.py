@@ -3,7 +3,7 @@
 import json
 
 from tests.support.model_broker import stops
-from tests.support.zookeeper_controllers import run_cluster
+from tests.support.zookeeper_controllers import refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
@@ -342,6 +342,23 @@ def test_partitions_that_an_administrator_adds_get_leaders():
             for each in topic.partition_states
         }
         assert sent == {1, 2}
+
+    run_cluster(story)
+
+
+def test_topic_grows_when_zookeeper_refuses_the_first_read():
+    """The refused read sets no watch, so no later change would be noticed either."""
+
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1]}, TOPIC_ID)
+        world.settle()
+        active = world.active()
+        refused = refuse_once(active, paths.topic("events"))
+        world.put_znode(paths.topic("events"), expanded({0: [1], 1: [1]}, TOPIC_ID))
+        world.wait_for(lambda: world.state("events", 1) is not None)
+        assert refused
+        assert world.active() is active
 
     run_cluster(story)
 

@@ -78,7 +78,7 @@ class ZooKeeperController:
         self._changed_s = 0.0  # when the running event was queued
         self._connected = asyncio.Event()
         self._session_has_ended = False
-        self._timers: dict[type[Notification], Timer] = {}
+        self._timers: dict[type[Notification] | Event, Timer] = {}
         self._runner: asyncio.Task[None] | None = None
         self._forget()
 
@@ -183,14 +183,23 @@ class ZooKeeperController:
 
     def schedule(self, delay_ms: int, event: type[Notification]) -> None:
         """Adds an event of this class to the queue after `delay_ms`. Does nothing if one is already scheduled."""
-        if event in self._timers:
-            return
+        if event not in self._timers:
+            self._put_later(delay_ms, event, event)
 
+    def _repeat(self, event: Event) -> None:
+        """Runs the event again after a while. A read that ZooKeeper has refused sets no watch, so nothing else would
+        start this event again."""
+        if isinstance(event, Notification):
+            self.schedule(controller_election.RETRY_MS, type(event))
+        else:
+            self._put_later(controller_election.RETRY_MS, event, lambda: event)
+
+    def _put_later(self, delay_ms: int, key: type[Notification] | Event, event: Callable[[], Event]) -> None:
         def due() -> None:
-            self._timers.pop(event, None)
+            self._timers.pop(key, None)
             self.put(event())
 
-        self._timers[event] = self.surroundings.call_later(delay_ms, due)
+        self._timers[key] = self.surroundings.call_later(delay_ms, due)
 
     def begin(self, epoch: int, epoch_version: int) -> None:
         """Makes this broker the active controller after it has been elected."""
@@ -257,9 +266,8 @@ class ZooKeeperController:
             LOG.exception("the controller cannot finish %s", event)
             event.preempt(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller cannot finish {event}"))
             await self._send_or_give_up()
-            if isinstance(error, ZooKeeperError) and isinstance(event, Notification) and self.is_active:
-                # A read that ZooKeeper has refused sets no watch, so nothing else would start this event again.
-                self.schedule(controller_election.RETRY_MS, type(event))
+            if isinstance(error, ZooKeeperError) and event.is_repeated and self.is_active:
+                self._repeat(event)
         finally:
             self.measures.ran(event.state, (self.now_s() - began_s) * 1000)
             self.state = IDLE

@@ -30,10 +30,12 @@ class Priority(IntEnum):
 
 class Event:
     """Base class of all events. `state` is Kafka's name for the controller's state while the event runs
-    (ControllerState)."""
+    (ControllerState). `is_repeated` says whether the event runs again later if ZooKeeper refuses one of its reads. A
+    request does not, because its sender gets the error."""
 
     priority: ClassVar[Priority] = Priority.TOPICS
     state: ClassVar[str] = "Idle"
+    is_repeated: ClassVar[bool] = True
     queued_s: float = 0.0  # when the controller queued this event, by the event loop's clock
 
     def key(self) -> Hashable | None:
@@ -69,6 +71,8 @@ class Notification(Event):
 
 class Request(Event):
     """An event that handles a request whose sender waits for the response."""
+
+    is_repeated: ClassVar = False
 
     def __init__(self, request: Any, api_version: int) -> None:
         self.request = request

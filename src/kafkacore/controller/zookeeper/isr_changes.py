@@ -55,6 +55,7 @@ class AlterPartitions(Event):
 
     priority: ClassVar = Priority.LEADERSHIP
     state: ClassVar = "IsrChange"
+    is_repeated: ClassVar = False
 
     def __init__(self, request: Any, api_version: int) -> None:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

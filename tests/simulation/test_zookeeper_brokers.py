@@ -198,6 +198,21 @@ def test_replicas_on_a_failed_log_directory_are_offline_until_it_works_again():
     run_cluster(story)
 
 
+def test_failed_log_directory_is_noticed_when_zookeeper_refuses_to_read_its_notification_at_first():
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        refused = refuse_once(world.active(), f"{paths.log_dir_event()}{0:010}")
+        world.lives[1].model.failed.add(("events", 0))
+        world.lives[1].model.hosted.pop(("events", 0))
+        world.do(Create(paths.log_dir_event(), znodes.encode_log_dir_event(1), CreateMode.PERSISTENT_SEQUENTIAL))
+        world.wait_for(lambda: 1 not in world.state("events", 0)["isr"])
+        assert refused
+
+    run_cluster(story)
+
+
 def test_failed_broker_is_noticed_when_zookeeper_refuses_the_first_read():
     """The refused read sets no watch, so no later change would be noticed either."""
 

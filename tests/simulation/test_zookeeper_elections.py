@@ -647,3 +647,20 @@ def test_features_are_enabled_and_disabled_with_the_protocol():
         assert json.loads(world.node(paths.FEATURE).data)["status"] == 0
 
     run_cluster(story)
+
+
+def test_new_controller_knows_the_features_when_zookeeper_refuses_to_read_them_at_first():
+    def story(world):
+        world.broker_features["group.version"] = (0, 1)
+        started(world)
+        features = b'{"version":2,"status":1,"features":{"group.version":{"max_version_level":1}}}'
+        world.do(SetData(paths.FEATURE, features))
+        refused = [refuse_once(life, paths.FEATURE) for life in world.alive()]
+        world.move_controller()
+        world.step_for(5)
+        world.wait_for(lambda: world.active() is not None)
+        world.settle()
+        assert any(refused)
+        assert world.active().controller.context.finalized_features == {"group.version": 1}
+
+    run_cluster(story)

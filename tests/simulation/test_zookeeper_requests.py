@@ -4,7 +4,7 @@ leaders of old versions."""
 import asyncio
 
 import pytest
-from tests.support.zookeeper_controllers import error_of, run_cluster
+from tests.support.zookeeper_controllers import error_of, refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper.features import SAFE_DOWNGRADE, UPGRADE
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
@@ -228,6 +228,18 @@ def test_isr_that_an_old_leader_wrote_reaches_all_brokers():
         world.settle()
         assert world.lives[3].model.metadata[EVENTS][2] == [1, 2]
         assert not world.node(paths.ISR_CHANGES).children
+
+    run_cluster(story)
+
+
+def test_isr_of_an_old_leader_reaches_all_brokers_when_zookeeper_refuses_to_read_its_notification_at_first():
+    def story(world):
+        started(world, inter_broker_protocol=InterBrokerProtocol("2.6"))
+        refused = refuse_once(world.active(), f"{paths.isr_change()}{0:010}")
+        write_isr(world, [1, 2])
+        world.do(Create(paths.isr_change(), znodes.encode_isr_change([EVENTS]), CreateMode.PERSISTENT_SEQUENTIAL))
+        world.wait_for(lambda: world.lives[3].model.metadata[EVENTS][2] == [1, 2])
+        assert refused
 
     run_cluster(story)
 

@@ -12,7 +12,7 @@ from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import UpdateFeaturesResponse
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.fenced import Write
-from kafkacore.zookeeper.operations import Create, GetData, SetData
+from kafkacore.zookeeper.operations import Create, SetData
 from kafkacore.zookeeper.znodes import Features, MalformedZnodeError
 
 if TYPE_CHECKING:
@@ -115,17 +115,17 @@ async def set_up(controller: ZooKeeperController) -> None:
     """Creates or enables the znode `/feature` when a controller takes over. If `inter.broker.protocol.version` is below
     2.7-IV0, disables the znode instead (maybeSetupFeatureVersioning)."""
     enabled = controller.settings.inter_broker_protocol.has_feature_versions
-    (found,) = await controller.access.read([GetData(paths.FEATURE)])
+    found = await controller.topics.contents([paths.FEATURE])
     known: Features | None = None
-    if found.is_ok:
+    if found:
         try:
-            known = znodes.decode_features(found.value[0])
+            known = znodes.decode_features(found[paths.FEATURE])
         except MalformedZnodeError as error:
             LOG.warning("%s cannot be read, and is written anew: %s", paths.FEATURE, error)
     levels = known.levels if known is not None and known.is_enabled and enabled else {}
     controller.context.finalized_features = dict(levels)
     if known is None or known.is_enabled != enabled or (not enabled and known.levels):
-        await write(controller, levels, exists=found.is_ok)
+        await write(controller, levels, exists=bool(found))
 
 
 async def write(controller: ZooKeeperController, levels: Mapping[str, int], *, exists: bool = True) -> bool:

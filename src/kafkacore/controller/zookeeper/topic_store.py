@@ -48,6 +48,17 @@ class TopicStore:
             raise ZooKeeperError(result.code, path)
         return sorted(result.value[0])
 
+    async def contents(self, wanted: Sequence[str]) -> dict[str, bytes]:
+        """Returns the data of those znodes that exist. Raises ZooKeeperError if ZooKeeper refuses a read."""
+        operations: list[Operation] = [GetData(path) for path in wanted]
+        found = {}
+        for path, result in zip(wanted, await self._access.read(operations), strict=True):
+            if result.is_ok:
+                found[path] = result.value[0]
+            elif result.code is not Code.NO_NODE:
+                raise ZooKeeperError(result.code, path)
+        return found
+
     async def assignments(self, names: Sequence[str], *, watch: bool = True) -> dict[str, TopicAssignment]:
         """Returns the assignments by topic, and watches each topic. Leaves out a topic that was deleted, or whose znode
         cannot be read."""

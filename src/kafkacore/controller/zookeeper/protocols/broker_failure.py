@@ -19,7 +19,6 @@ from kafkacore.controller.zookeeper.protocols import topic_deletion
 from kafkacore.controller.zookeeper.surroundings import LiveBroker
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import GetData, Operation
 from kafkacore.zookeeper.znodes import MalformedZnodeError
 
 if TYPE_CHECKING:
@@ -123,11 +122,10 @@ class LogDirEventNotification(Notification):
         context = controller.context
         names = await controller.topics.children(paths.LOG_DIR_EVENTS)
         notes = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in names]
-        operations: list[Operation] = [GetData(path) for path in notes]
         hit = set()
-        for path, result in zip(notes, await controller.access.read(operations), strict=True):
+        for path, data in (await controller.topics.contents(notes)).items():
             try:
-                hit.update([znodes.decode_log_dir_event(result.value[0])] if result.is_ok else [])
+                hit.add(znodes.decode_log_dir_event(data))
             except MalformedZnodeError as error:
                 LOG.warning("%s is ignored, because it cannot be read: %s", path, error)
         for broker_id in sorted(hit & context.brokers.keys()):

@@ -15,7 +15,6 @@ from kafkacore.controller.zookeeper.events import Event, Notification, Priority
 from kafkacore.controller.zookeeper.protocols import partition_reassignment
 from kafkacore.controller.zookeeper.protocols.broker_join import BrokerChange
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import GetData, Operation
 from kafkacore.zookeeper.znodes import MalformedZnodeError
 
 if TYPE_CHECKING:
@@ -80,11 +79,10 @@ class IsrChangeNotification(Notification):
         await controller.topics.delete(context, notes)
 
     async def _rows(self, controller: ZooKeeperController, notes: list[str]) -> list[int]:
-        operations: list[Operation] = [GetData(path) for path in notes]
         rows: dict[int, None] = {}
-        for path, result in zip(notes, await controller.access.read(operations), strict=True):
+        for path, data in (await controller.topics.contents(notes)).items():
             try:
-                named = znodes.decode_isr_change(result.value[0]) if result.is_ok else []
+                named = znodes.decode_isr_change(data)
             except MalformedZnodeError as error:
                 LOG.warning("%s is ignored, because it cannot be read: %s", path, error)
                 continue

@@ -179,6 +179,25 @@ def test_reassignment_that_is_under_way_is_not_begun_again():
     run_cluster(story)
 
 
+def test_other_partitions_of_the_znode_keep_their_leader_epochs_when_one_reassignment_ends():
+    def story(world):
+        started(world, partitions={number: [1, 2] for number in range(4)})
+        hold_back(world)
+        world.reassign({("events", number): [3, 4] for number in range(4)})
+        world.settle()
+        before = [world.state("events", number)["leader_epoch"] for number in range(4)]
+        world.run_shrink("events", 0, [1, 2, 3, 4])
+        world.settle()
+        assert world.assignment("events", 0) == [3, 4]
+        assert len(json.loads(world.node(paths.REASSIGN_PARTITIONS).data)["partitions"]) == 3
+        assert [world.state("events", number)["leader_epoch"] for number in range(1, 4)] == before[1:]
+        hold_back(world, proposes=True)
+        world.settle()
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+
+    run_cluster(story)
+
+
 def test_reassignment_that_changes_nothing_is_taken_out_of_the_znode():
     def story(world):
         started(world)

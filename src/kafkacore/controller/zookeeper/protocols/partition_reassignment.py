@@ -49,20 +49,29 @@ class ZkPartitionReassignment(Notification):
 
 async def process_znode(controller: ZooKeeperController) -> set[int]:
     """Starts the reassignments that the znode lists, and removes from the znode the entries that cannot be carried out.
-    Returns the rows (in the context) of the partitions that are being reassigned. Watches the znode, even if it does
-    not exist."""
+    Returns the rows (in the context) of the partitions that it has started to reassign. Watches the znode, even if it
+    does not exist.
+
+    This controller writes the znode whenever a reassignment ends, and then reads it again. So reassignments in progress
+    are not started again: otherwise each end would begin a new leader epoch of every other partition in the znode.
+    """
     targets, _ = await _read_znode(controller)
     if not targets:
         return set()
+    context = controller.context
     errors: Errors = {}
-    wanted = _build(controller.context, targets, errors)
+    wanted = {
+        row: each
+        for row, each in _build(context, targets, errors).items()
+        if row not in context.reassigned or context.assignments[row] != each
+    }
     errors |= await reassign(controller, wanted)
     if errors:
         LOG.warning(
             "reassignments that are not made: %s", "; ".join(f"{name}: {why[0].name}" for name, why in errors.items())
         )
         await _take_out(controller, lambda name, _: name in errors)
-    return {row for row in wanted if controller.context.name(row) not in errors}
+    return {row for row in wanted if context.name(row) not in errors}
 
 
 class IsrOfReassignment(Event):

@@ -210,6 +210,25 @@ def test_reassignment_that_changes_nothing_is_taken_out_of_the_znode():
     run_cluster(story)
 
 
+@pytest.mark.parametrize("target", [[2], [2, 3], [2, 1]])
+def test_partition_that_never_had_a_leader_moves_when_a_new_replica_is_live(target):
+    def story(world):
+        started(world, 2, 4, partitions={0: [1]}, auto_leader_rebalance_enable=False)
+        assert world.state(*EVENTS) is None
+        world.reassign({EVENTS: target})
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == 2
+        for broker_id in (1, 3):
+            world.start_broker(broker_id)
+            world.settle()
+        assert under_way(world) == {}
+        assert world.assignment(*EVENTS) == target
+        assert sorted(world.state(*EVENTS)["isr"]) == sorted(target)
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+
+    run_cluster(story)
+
+
 # --- KIP-455 ---
 
 

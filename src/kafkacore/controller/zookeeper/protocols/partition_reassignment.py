@@ -187,6 +187,7 @@ async def reassign(controller: ZooKeeperController, wanted: Mapping[int, Assignm
         return errors
     topic_deletion.halt(controller, {context.name(row).topic for row in wanted}, "a reassignment is under way")
     began = await _begin(controller, wanted, errors)
+    await _give_first_leaders(controller, [row for row in began if context.leaderships[row] is None])
     await _contract(controller, [row for row in began if _is_complete(context, row)], errors)
     await _expand(controller, [row for row in began if row in context.reassigned and not _is_complete(context, row)])
     return errors
@@ -226,6 +227,14 @@ async def watch_isrs(controller: ZooKeeperController, rows: Collection[int]) -> 
         context.leaderships[row] = state
 
 
+async def _give_first_leaders(controller: ZooKeeperController, rows: Collection[int]) -> None:
+    """Elects leaders for partitions that never had one, because all their replicas were down. One of the new replicas
+    may be live. Apache Kafka 3.9 waits for a broker that joins. If that broker has an old replica, all replicas become
+    in-sync at once. The leader then has no ISR to propose, so the reassignment never ends."""
+    _make_new(controller, rows)
+    await partition_changes.bring_online(controller, rows, elections.offline_partition)
+
+
 async def _expand(controller: ZooKeeperController, rows: Collection[int]) -> None:
     """Starts a new leader epoch with the old and the new replicas, and informs all of them. The new replicas start to
     follow."""
@@ -234,6 +243,12 @@ async def _expand(controller: ZooKeeperController, rows: Collection[int]) -> Non
         assignment = context.assignments[row]
         controller.batch.leader_and_isr(assignment.origin, row)
         controller.batch.leader_and_isr(assignment.adding, row, is_new=True)
+    _make_new(controller, rows)
+
+
+def _make_new(controller: ZooKeeperController, rows: Iterable[int]) -> None:
+    """Makes the new replicas NEW, unless they exist already."""
+    context = controller.context
     adding = [Replica(row, each) for row in rows for each in context.assignments[row].adding]
     absent = [each for each in adding if context.replica_state(each) is ReplicaState.NON_EXISTENT]
     replica_changes.make_new(controller, absent)

@@ -286,6 +286,32 @@ def test_reassignment_is_cancelled_by_a_request_without_replicas():
     run_cluster(story)
 
 
+@pytest.mark.parametrize("target", [None, [1], [4, 1]])
+def test_reassignment_goes_on_when_only_its_new_replicas_are_in_sync(target):
+    def story(world):
+        started(world, 2, 4, partitions={0: [1]}, auto_leader_rebalance_enable=False)
+        world.reassign({EVENTS: [2, 3]})
+        world.settle()
+        assert world.state(*EVENTS)["isr"] == [2]
+        if target != [1]:
+            assert alter(world, {EVENTS: target}) == {EVENTS: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+        else:
+            world.reassign({EVENTS: target})
+            world.settle()
+            assert world.node(paths.REASSIGN_PARTITIONS) is None
+        assert world.assignment(*EVENTS) == [2, 3, 1]
+        assert world.state(*EVENTS)["leader"] == 2
+        assert not world.lives[2].model.stopped
+        world.start_broker(1)
+        world.settle()
+        assert alter(world, {EVENTS: target}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.assignment(*EVENTS) == (target or [1])
+        assert 1 in world.state(*EVENTS)["isr"]
+
+    run_cluster(story)
+
+
 @pytest.mark.parametrize("replicas", [[], [3, 3], [-1, 3], [3, 9]])
 def test_wrong_replicas_of_a_request_are_refused(replicas):
     def story(world):

@@ -411,11 +411,26 @@ def _build(
             continue
         replicas = now.origin if target is None else tuple(target)
         problem = _shape_problem(replicas)
+        becomes = now.reassign_to(replicas)
+        problem = problem or _loss(context, row, becomes)
         if problem is not None:
             errors[name] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
             continue
-        wanted[row] = now.reassign_to(replicas)
+        wanted[row] = becomes
     return wanted
+
+
+def _loss(context: ControllerContext, row: int, becomes: Assignment) -> str | None:
+    """Returns the reason to refuse an assignment if it would delete every in-sync replica at once, and with them the
+    acknowledged records. Such replicas are new ones of a reassignment that is cancelled or replaced. Apache Kafka 3.9
+    deletes them, and the partition then has no leader."""
+    now = context.leaderships[row]
+    if now is None or not now.isr or not set(now.isr).isdisjoint(becomes.replicas):
+        return None
+    return (
+        f"Unable to revert partition assignment for {context.name(row)} because it would delete all in-sync replicas: "
+        f"{list(now.isr)}"
+    )
 
 
 def _shape_problem(replicas: Collection[int]) -> str | None:

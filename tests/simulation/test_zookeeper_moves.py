@@ -286,6 +286,25 @@ def test_reassignment_is_cancelled_by_a_request_without_replicas():
     run_cluster(story)
 
 
+@pytest.mark.parametrize("later", [[4, 1], [1, 9]])
+def test_later_entry_of_a_partition_is_refused_when_a_request_names_the_partition_twice(later):
+    def story(world):
+        started(world)
+        hold_back(world)
+        entries = [
+            AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=each)
+            for each in ([3, 1], later)
+        ]
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="events", partitions=entries)
+        response = world.ask("alter_reassignments", AlterPartitionReassignmentsRequest(topics=[topic]))
+        codes = [each.error_code for each in response.responses[0].partitions]
+        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert under_way(world) == {EVENTS: ([3, 1, 2], [3], [2])}
+        hold_back(world, proposes=True)
+
+    run_cluster(story)
+
+
 @pytest.mark.parametrize("target", [None, [1], [4, 1]])
 def test_reassignment_goes_on_when_only_its_new_replicas_are_in_sync(target):
     def story(world):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("kafkacore.controller")
 Errors = dict[TopicPartition, tuple[ErrorCode, str | None]]
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_DUPLICATE: Final = (ErrorCode.INVALID_REQUEST, "Duplicate partition.")
 
 
 class ZkPartitionReassignment(Notification):
@@ -100,7 +101,8 @@ class IsrOfReassignment(Event):
 
 
 class AlterReassignments(Request):
-    """Handles AlterPartitionReassignmentsRequest, version 0."""
+    """Handles AlterPartitionReassignmentsRequest, version 0. Only the first of several entries of a partition
+    counts."""
 
     priority: ClassVar = Priority.TOPICS
     state: ClassVar = "AlterPartitionReassignment"
@@ -115,6 +117,8 @@ class AlterReassignments(Request):
         ]
         targets: dict[TopicPartition, Collection[int] | None] = {}
         for name, replicas in asked:
+            if name in targets or name in errors:
+                continue
             problem = None if replicas is None else _problem(context, name, replicas)
             if problem is None:
                 targets[name] = replicas
@@ -462,8 +466,10 @@ def _problem(context: ControllerContext, name: TopicPartition, replicas: Collect
 
 def _answer(asked: Iterable[tuple[TopicPartition, Any]], errors: Errors) -> Any:
     by_topic: dict[str, list[Any]] = {}
+    seen: set[TopicPartition] = set()
     for name, _ in asked:
-        code, message = errors.get(name, (ErrorCode.NONE, None))
+        code, message = errors.get(name, (ErrorCode.NONE, None)) if name not in seen else _DUPLICATE
+        seen.add(name)
         by_topic.setdefault(name.topic, []).append(
             AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
                 partition_index=name.partition, error_code=code, error_message=message

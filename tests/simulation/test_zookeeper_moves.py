@@ -405,6 +405,28 @@ def test_reassignment_to_a_broker_that_is_down_goes_on_when_it_joins():
     run_cluster(story)
 
 
+def test_old_replicas_stay_until_a_target_replica_is_live():
+    def story(world):
+        started(world, 1, 2, 3, 4, partitions={0: [4, 2, 3]}, auto_leader_rebalance_enable=False)
+        for broker_id in (2, 3, 4):
+            world.kill(broker_id)
+            world.settle()
+        for broker_id in (2, 3):
+            world.start_broker(broker_id)
+        world.settle()
+        assert (world.state(*EVENTS)["leader"], world.state(*EVENTS)["isr"]) == (-1, [4])
+        assert alter(world, {EVENTS: [4]}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert under_way(world) == {EVENTS: ([4, 2, 3], [], [2, 3])}
+        assert all(EVENTS in world.disks[broker_id] for broker_id in (2, 3))
+        world.start_broker(4)
+        world.settle()
+        assert world.assignment(*EVENTS) == [4]
+        assert world.state(*EVENTS)["leader"] == 4
+
+    run_cluster(story)
+
+
 def test_reassignment_goes_on_after_a_failover():
     def story(world):
         started(world)

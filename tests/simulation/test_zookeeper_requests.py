@@ -275,6 +275,31 @@ def test_reassignment_ends_when_an_old_leader_writes_the_isr():
     run_cluster(story)
 
 
+def test_old_replicas_stay_when_an_old_leader_has_just_removed_the_target_replicas_from_the_isr():
+    """During an upgrade, leaders of old versions write ISRs, and the controller learns of them later."""
+
+    def story(world):
+        world.start_brokers(1, 2, 3, auto_leader_rebalance_enable=False)
+        world.create_topic("events", {0: [1, 2]})
+        world.settle()
+        for life in world.alive():
+            life.model.proposes = False
+        write_isr(world, [1])
+        world.reassign({EVENTS: [2]})
+        world.settle()
+        assert not world.lives[1].model.stopped
+        assert (world.state(*EVENTS)["leader"], world.state(*EVENTS)["isr"]) == (1, [1])
+        assert world.assignment(*EVENTS) == [2, 1]
+        for life in world.alive():
+            life.model.proposes = True
+            life.model.propose_soon()
+        world.settle()
+        assert world.assignment(*EVENTS) == [2]
+        assert world.state(*EVENTS)["isr"] == [2]
+
+    run_cluster(story)
+
+
 def test_election_meets_an_isr_that_an_old_leader_has_just_written():
     def story(world):
         world.start_brokers(1, 2, 3, inter_broker_protocol=InterBrokerProtocol("2.6"))

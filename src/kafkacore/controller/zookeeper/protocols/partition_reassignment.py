@@ -260,17 +260,16 @@ def _make_new(controller: ZooKeeperController, rows: Iterable[int]) -> None:
 
 async def _contract(controller: ZooKeeperController, rows: Collection[int], errors: Errors) -> None:
     """Removes the old replicas. The target replicas are now in sync."""
+    context = controller.context
+    expanded = {row: context.assignments[row] for row in rows}
+    for row, was in expanded.items():
+        replica_changes.bring_online(controller, [Replica(row, each) for each in was.adding])
+        context.assignments[row] = Assignment(was.target)
+    await _move_leaders(controller, rows)
+    rows = _led_by_target(context, expanded)
     if not rows:
         return
-    context = controller.context
-    removed = []
-    for row in rows:
-        assignment = context.assignments[row]
-        replica_changes.bring_online(controller, [Replica(row, each) for each in assignment.adding])
-        removed += [Replica(row, each) for each in assignment.removing]
-        context.assignments[row] = Assignment(assignment.target)
-    await _move_leaders(controller, rows)
-    await _delete_replicas(controller, removed)
+    await _delete_replicas(controller, [Replica(row, each) for row in rows for each in expanded[row].removing])
     # Brokers are asked to delete the data of the old replicas before these replicas are removed from ZooKeeper. If this
     # controller fails in between, the next controller sends the deletions again.
     controller.batch.flush()
@@ -284,6 +283,21 @@ async def _contract(controller: ZooKeeperController, rows: Collection[int], erro
     await _take_out(controller, lambda name, replicas: finished.get(name) == tuple(replicas))
     controller.batch.update_metadata(done)
     await topic_deletion.resume_topics(controller, _topics(context, done))
+
+
+def _led_by_target(context: ControllerContext, expanded: Mapping[int, Assignment]) -> list[int]:
+    """Returns the rows whose old replicas can be removed now. The other partitions stay expanded, because no target
+    replica leads them: the target brokers are down, or a leader has just written a smaller ISR to the state znode. The
+    old replicas may then be the only ones with every acknowledged record."""
+    ready = []
+    for row, was in expanded.items():
+        now = context.leaderships[row]
+        if was.removing and (now is None or now.leader not in was.target):
+            LOG.warning("%s keeps its old replicas, because no target replica leads it", context.name(row))
+            context.assignments[row] = was
+        else:
+            ready.append(row)
+    return ready
 
 
 async def _move_leaders(controller: ZooKeeperController, rows: Collection[int]) -> None:

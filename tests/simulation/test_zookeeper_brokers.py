@@ -6,6 +6,8 @@ from tests.support.model_broker import stops
 from tests.support.zookeeper_controllers import error_of, refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
+from kafkacore.controller.zookeeper.leadership import TopicPartition
+from kafkacore.controller.zookeeper.protocols.broker_failure import LeaderAndIsrResponses, LeaderAndIsrResult
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ControlledShutdownRequest
@@ -194,6 +196,25 @@ def test_replicas_on_a_failed_log_directory_are_offline_until_it_works_again():
         assert world.state("events", 1)["leader"] == 1
         assert not world.node(paths.LOG_DIR_EVENTS).children
         assert world.lives[2].model.metadata["events", 0][4] == [1]
+
+    run_cluster(story)
+
+
+def test_failed_log_directory_changes_nothing_when_its_replica_has_left_the_partition_meanwhile():
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        controller = world.active().controller
+        broker = controller.context.brokers[3]
+        world.reassign({("events", 0): [1, 2]})
+        world.settle()
+        before = world.state("events", 0)
+        errors = {TopicPartition("events", 0): ErrorCode.KAFKA_STORAGE_ERROR}
+        controller.put(LeaderAndIsrResponses([LeaderAndIsrResult(broker, errors)]))
+        world.settle()
+        assert world.state("events", 0) == before
+        assert not controller.context.has_offline_directories
 
     run_cluster(story)
 

@@ -95,8 +95,8 @@ class LeaderAndIsrResponses(Event):
             offline = context.rows_on_offline_directories.setdefault(broker.broker_id, set())
             for name, error in errors.items():
                 row = context.row(*name)
-                if row is None:
-                    continue
+                if row is None or broker.broker_id not in context.assignments[row].replicas:
+                    continue  # the topic or the replica was deleted meanwhile
                 replica = Replica(row, broker.broker_id)
                 if error == ErrorCode.NONE:
                     offline.discard(row)

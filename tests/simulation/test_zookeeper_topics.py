@@ -10,7 +10,7 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.zookeeper.metrics import controller_metrics
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Delete
+from kafkacore.zookeeper.operations import Delete, Multi
 
 TOPIC_ID = Uuid(bytes(range(16)))
 
@@ -156,6 +156,28 @@ def test_configuration_of_a_deleted_topic_goes_too():
         world.delete_topic("events")
         world.settle()
         assert world.node(paths.config("topics", "events")) is None
+
+    run_cluster(story)
+
+
+def test_configuration_of_a_deleted_topic_goes_before_another_topic_can_have_its_name():
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2]})
+        world.put_znode(paths.config("topics", "events"), znodes.encode_config({"retention.ms": "1"}))
+        world.settle()
+        tree, deleted = world.zookeeper.tree, []
+        write = tree.write
+
+        def watched_write(operation, *rest):
+            parts = operation.operations if isinstance(operation, Multi) else (operation,)
+            deleted.extend(each.path for each in parts if isinstance(each, Delete))
+            return write(operation, *rest)
+
+        tree.write = watched_write
+        world.delete_topic("events")
+        world.settle()
+        assert deleted.index(paths.config("topics", "events")) < deleted.index(paths.topic("events"))
 
     run_cluster(story)
 

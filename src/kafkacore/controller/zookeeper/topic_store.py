@@ -131,8 +131,10 @@ class TopicStore:
             parts = [f"{paths.partitions(name)}/{number}" for number in numbers]
             doomed = [f"{part}/state" for part in parts] + parts
             doomed += [paths.partitions(name)] if listed.is_ok else []
-            doomed.append(paths.topic(name))
+            # The topic's znode goes last: as soon as it is gone, a client can create the topic again, with other
+            # settings.
             doomed += [paths.config("topics", name)] if config.is_ok else []
+            doomed.append(paths.topic(name))
             writes += [Delete(path) for path in doomed]
             owners += [name] * len(doomed)
         results = await self._access.write(writes, context.epoch_version)

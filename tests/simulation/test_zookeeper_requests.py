@@ -207,6 +207,20 @@ def test_isr_goes_to_the_controller_only():
     run_cluster(story)
 
 
+def test_request_is_answered_when_the_controller_stops_while_it_handles_the_request():
+    def story(world):
+        started(world)
+        life = world.active()
+        asked = life.loop.create_task(life.controller.alter_partition(request_of(world, [1, 2]), 3))
+        world.wait_for(lambda: life.controller.state == "IsrChange")
+        world.on(life, life.controller.stop())
+        world.wait_for(asked.done)
+        assert asked.result().error_code == ErrorCode.NOT_CONTROLLER
+        world.kill(life.broker_id)
+
+    run_cluster(story)
+
+
 # --- leaders with versions below 2.7-IV2 write ISRs themselves ---
 
 

@@ -251,6 +251,9 @@ class ZooKeeperController:
             event.complete()
             if self.is_active:
                 self.pause.forgive()
+        except asyncio.CancelledError:  # by `stop`
+            event.preempt(not_controller())
+            raise
         except SessionLostError:
             self.batch.discard()
             event.preempt(not_controller())

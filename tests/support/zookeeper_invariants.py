@@ -234,6 +234,11 @@ class Invariants:
             for key, topic_id in self.world.disks.get(broker_id, {}).items():
                 if topic_id != ZERO and str(topic_id) not in ids and (*key, broker_id) not in self.strays:
                     yield f"broker {broker_id} keeps {key} of a deleted topic on its disk"
+        for topic, content in self._topics():
+            moved = {**content.get("adding_replicas", {}), **content.get("removing_replicas", {})}
+            for number in moved:
+                if set(content["partitions"][number]) <= alive:
+                    yield f"the reassignment of {topic}-{number} does not proceed"
         for name in self._doomed():
             content = json.loads(nodes[paths.topic(name)].data)
             replicas = {each for ids in content["partitions"].values() for each in ids}

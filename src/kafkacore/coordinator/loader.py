@@ -69,24 +69,25 @@ class Loader:
         self._buffer_bytes = buffer_bytes
         self._run_blocking = run_blocking
         self._records = 0
+        self._size_bytes = 0
+        self._start_offset = self._next_offset = log.log_start_offset
 
     async def load(self) -> LoadSummary:
-        """Reads from the log's start to its end. Raises OSError, CorruptBatchError, InvalidRecordError, CodecError, or
-        the KafkaError of a refused read if this node no longer leads the partition in that epoch."""
-        start_offset = offset = self._log.log_start_offset
-        size_bytes = 0
-        while offset < self._log.end_offset:
-            data = await self._read(offset)
+        """Reads from the log's start to its end. A further call reads what was appended since. Raises OSError,
+        CorruptBatchError, InvalidRecordError, CodecError, or the KafkaError of a refused read if this node no longer
+        leads the partition in that epoch."""
+        while self._next_offset < self._log.end_offset:
+            data = await self._read(self._next_offset)
             if not data:
                 break
             batches = Batches(data)
             for batch in batches:
-                await self._take(batch, start_offset)
-                offset = batch.next_offset
+                await self._take(batch)
+                self._next_offset = batch.next_offset
             if not batches.position:
-                raise CorruptBatchError(f"there is no whole batch at offset {offset}")
-            size_bytes += batches.position
-        return LoadSummary(self._records, size_bytes, offset)
+                raise CorruptBatchError(f"there is no whole batch at offset {self._next_offset}")
+            self._size_bytes += batches.position
+        return LoadSummary(self._records, self._size_bytes, self._next_offset)
 
     async def _read(self, offset: int) -> bytes:
         def read() -> ReadBytes:
@@ -97,7 +98,7 @@ class Loader:
             raise error_for(ErrorCode(done.error))
         return done.records
 
-    async def _take(self, batch: Batch, start_offset: int) -> None:
+    async def _take(self, batch: Batch) -> None:
         if not batch.crc_ok:
             raise CorruptBatchError(f"the checksum of the batch at offset {batch.base_offset} does not match its bytes")
         if batch.is_control:
@@ -105,7 +106,7 @@ class Loader:
             return
         producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER
         for record in batch:
-            if record.offset >= start_offset:  # the log may start in the middle of its first batch
+            if record.offset >= self._start_offset:  # the log may start in the middle of its first batch
                 self._replay(record.key, record.value, record.offset, producer_id)
                 self._records += 1
                 if self._records % SLICE_RECORDS == 0:

@@ -24,7 +24,7 @@ from kafkacore.coordinator.journal import (
     Records,
     WritableLog,
 )
-from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
+from kafkacore.coordinator.loader import Loader, LoadSummary, ReadableLog, Replayed
 from kafkacore.coordinator.metrics import CoordinatorMetrics
 from kafkacore.coordinator.steady_clock import SteadyClock
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
@@ -278,28 +278,13 @@ class _Seat(Generic[S]):
         """Loads the shard. First waits for `before`, the unfinished work of the partition's previous seat."""
         if before is not None:
             await before
-        async with loads:
-            if self.left():
-                return
-            began_ns = self._ports.clock.monotonic_ns()
-            loader = Loader(
-                self.name, self.log, self.leader_epoch, self.shard, self._settings.load_buffer_bytes,
-                self._ports.run_blocking,
-            )  # fmt: skip
-            try:
-                summary = await loader.load()
-            except Exception as error:  # noqa: BLE001 - any error only makes this partition unavailable
-                self._load_failed(error)
-                return
-        # The load waits until all replayed records are committed, because a later leader could truncate uncommitted
-        # records.
-        replayed = ACKS, summary.end_offset, self._generation
-        while (outcome := self.log.acknowledged(*replayed)) is None and not self.left():
-            await self._ports.wait(self.log, replayed, _WATERMARK_PATIENCE_S)
-        if outcome is None or self.left():
+        began_ns = self._ports.clock.monotonic_ns()
+        try:
+            summary = await self._replayed(loads)
+        except Exception as error:  # noqa: BLE001 - any error only makes this partition unavailable
+            self._load_failed(error)
             return
-        if outcome not in COMMITTED:
-            self._load_failed(error_for(ErrorCode(outcome)))
+        if summary is None:
             return
         took_ms = (self._ports.clock.monotonic_ns() - began_ns) / 1e6
         self._metrics.loaded(took_ms)
@@ -309,6 +294,36 @@ class _Seat(Generic[S]):
         self.state = State.ACTIVE
         self._when_loaded(self._index, self.shard)
         self.carry_out(self.shard.loaded(self._ports.clock.wall_ms()))
+
+    async def _replayed(self, loads: asyncio.Semaphore) -> LoadSummary | None:
+        """Replays the log, and returns when everything in it is replayed and committed. Returns None if the seat was
+        unloaded meanwhile. During the wait for the commit, a transaction's marker may reach the log, because its append
+        began in an earlier leadership of this broker. So the end of the log is checked again."""
+        loader = Loader(
+            self.name, self.log, self.leader_epoch, self.shard, self._settings.load_buffer_bytes,
+            self._ports.run_blocking,
+        )  # fmt: skip
+        end_offset = -1
+        while True:
+            async with loads:
+                if self.left():
+                    return None
+                summary = await loader.load()
+            await self._committed_up_to(summary.end_offset)
+            if self.left():
+                return None
+            if summary.end_offset in (end_offset, self.log.end_offset):
+                return summary
+            end_offset = summary.end_offset
+
+    async def _committed_up_to(self, end_offset: int) -> None:
+        """Waits until the records below the offset are committed, because a later leader could truncate uncommitted
+        records. Raises the error if they never can be. Returns early if the seat is unloaded."""
+        replayed = ACKS, end_offset, self._generation
+        while (outcome := self.log.acknowledged(*replayed)) is None and not self.left():
+            await self._ports.wait(self.log, replayed, _WATERMARK_PATIENCE_S)
+        if outcome is not None and outcome not in COMMITTED:
+            raise error_for(ErrorCode(outcome))
 
     def _load_failed(self, error: Exception) -> None:
         if self.left():

@@ -496,6 +496,22 @@ def test_load_fails_when_the_directory_fails_before_the_replayed_records_are_com
     play(story)
 
 
+def test_load_replays_a_marker_that_is_appended_before_the_replayed_records_are_committed(play: Any) -> None:
+    async def story(world: World) -> None:
+        handle = world.log().handle
+        handle.become_leader(1, 1, 1, [(2, True)])
+        transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        handle.append(batch((b"a", b"1"), **transactional), -1, False, "coordinator")
+        world.runtime.lead(0, 1, world.log())
+        await until(lambda: world.waits.count)
+        # The append of the marker began in an earlier leadership of this broker.
+        handle.append(marker(0, 7, COMMIT), -1, False, "coordinator")
+        handle.become_leader(1, 1, 2, [])
+        assert (await world.active()).ends == [(7, True)]
+
+    play(story)
+
+
 def test_waiters_get_an_error_when_the_leadership_goes_and_a_later_epoch_loads_again(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()

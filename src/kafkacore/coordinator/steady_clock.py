@@ -1,4 +1,11 @@
-"""A wall clock without jumps. If a jump of the system clock counted as silence, all sessions would expire at once."""
+"""A wall clock that follows small jumps of the system clock slowly. If such a jump counted as silence, sessions would
+expire early.
+
+The clock follows a jump of more than an hour forward at once. Such a jump occurs when a suspended machine resumes, or
+when a machine that has started with a wrong clock learns the time. The clock would otherwise stay behind for days, and
+offsets would get timestamps that other brokers regard as expired. Sessions survive the jump: they are
+shorter than an hour by default, and a deadline that is found late waits once more for its client (`group.deadlines`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,7 @@ from typing import Final
 
 from kafkacore.runtime.clock import Clock
 
+STEP_MS: Final = 3_600_000  # the clock follows a jump forward at once if it is longer than this
 SLEW: Final = 0.1  # the difference to the wall clock shrinks by this share of the time that passes
 _NS_OF_A_MS: Final = 1e6
 _SAME_NS: Final = 100_000  # several calls within this time get the same result
@@ -13,8 +21,8 @@ _SAME_NS: Final = 100_000  # several calls within this time get the same result
 
 class SteadyClock:
     """A clock whose `wall_ms` advances with the monotonic clock, starting at the wall clock's time. After a jump of the
-    wall clock, the difference between the two clocks shrinks by a tenth of the time that passes. This clock never moves
-    backwards."""
+    wall clock, the difference between the two clocks shrinks by a tenth of the time that passes, or at once if the jump
+    is longer than STEP_MS and goes forward. This clock never moves backwards."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,6 +40,8 @@ class SteadyClock:
         passed_ms = (now_ns - self._asked_ns) / _NS_OF_A_MS
         most_ms = passed_ms * SLEW
         ahead_ms = self._clock.wall_ms() - self._told_ms - passed_ms
+        if ahead_ms > STEP_MS:
+            most_ms = ahead_ms
         self._told_ms += passed_ms + min(max(ahead_ms, -most_ms), most_ms)
         self._asked_ns = now_ns
         self._rounded_ms = round(self._told_ms)

@@ -1,4 +1,4 @@
-"""A wall clock that never jumps, even when the system's clock does."""
+"""A wall clock that follows small jumps of the system's clock slowly."""
 
 from kafkacore.coordinator.steady_clock import SteadyClock
 
@@ -52,3 +52,13 @@ def test_steady_clock_follows_a_step_back_slowly_and_never_goes_back() -> None:
     assert told == sorted(told)
     assert told[0] - (time.ms - 19_900) in range(985, 995)  # the difference shrinks by a tenth of the elapsed time
     assert told[-1] == time.ms
+
+
+def test_steady_clock_follows_the_wall_clock_at_once_when_it_is_more_than_an_hour_behind() -> None:
+    time = Time()
+    steady = SteadyClock(time)
+    time.ms += 8 * 24 * HOUR_MS  # the machine was suspended, and its monotonic clock stood still
+    time.passes(1)
+    assert steady.wall_ms() == time.ms
+    time.passes(1_000)
+    assert steady.wall_ms() == time.ms

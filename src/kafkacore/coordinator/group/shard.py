@@ -1,8 +1,8 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
 A shard's owner passes it one input at a time and executes the effects of each input. `now_ms` is the wall-clock time,
-as records contain it, from a clock that never jumps (`coordinator.steady_clock`). Sessions are measured with the same
-clock.
+as records contain it, from a clock that smooths small jumps (`coordinator.steady_clock`). The same clock measures
+sessions.
 
 The life cycle of a shard: the owner creates it empty. The owner calls `replay` for every record of the partition up to
 the high watermark, and then `loaded`. After that come requests, `tick`, and the results of the shard's appends.

@@ -248,6 +248,17 @@ def test_oversized_group_drops_the_last_members_to_join() -> None:
     assert {small.answers[each].generation_id for each in members[:2]} == {2}
 
 
+def test_rebalance_ends_when_the_last_member_to_join_is_refused_because_the_group_is_full() -> None:
+    log = GroupLog(SETTINGS._replace(max_size=2))
+    members, generation = log.form(2)
+    log.join("first", member=members[0])
+    promised = log.join("third").member_id
+    log.join("second", member=members[1])
+    assert "first" not in log.answers
+    assert code(log.join("third again", member=promised)) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert {log.answers[each].generation_id for each in ("first", "second")} == {generation + 1}
+
+
 def test_group_does_not_exist_when_its_record_could_not_be_written() -> None:
     log = GroupLog(hold=True)
     assert log.join("a", client=OLD) is None

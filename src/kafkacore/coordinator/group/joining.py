@@ -69,10 +69,7 @@ class Joining:
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
-            member = group.remove(member_id)
-            if member is not None:  # so that the other members do not wait for it
-                core.deadlines.cancel(member.session)
-                complete_when_all_joined(core, group)
+            self._expel(group, member_id)
         elif group.deleting:
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
         elif not group.supports(self._request.protocol_type, self._protocols):
@@ -98,6 +95,15 @@ class Joining:
         if group.state == PREPARING_REBALANCE:
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
         return member is not None or len(group.members) < limit
+
+    def _expel(self, group: ClassicGroup, member_id: str) -> None:
+        """Removes a refused member, or its promised id, so that the other members do not wait for it."""
+        promised = group.pending_members.get(member_id)
+        member = group.remove(member_id)
+        session = promised if member is None else member.session
+        if session is not None:
+            self._core.deadlines.cancel(session)
+            complete_when_all_joined(self._core, group)
 
     def _record_new(self, group: ClassicGroup) -> None:
         """Writes the new, still empty group immediately. A group that exists only in memory would be lost in a

@@ -228,6 +228,22 @@ def test_groups_are_deleted_with_their_offsets() -> None:
     assert log.restarted().offsets("simple") == {}
 
 
+def test_group_with_many_offsets_is_deleted_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "MAX_TOMBSTONES_PER_APPEND", 2)
+    log = GroupLog()
+    log.commit_offsets("a", {("t", index): 5 for index in range(5)})
+    log.commit_offsets("b", {("t", 0): 5}, "other")
+    log.hold = True
+    log.delete_groups("d", "g", "other")
+    assert [len(each.records) for each in log.open] == [2, 2, 2, 2]
+    for _ in range(4):
+        assert "d" not in log.answers
+        log.commit()
+    assert [(each.group_id, each.error_code) for each in log.answers["d"]] == [("g", 0), ("other", 0)]
+    assert groups(log) == groups(log.restarted()) == []
+    assert log.restarted().offsets() == {}
+
+
 def test_deletion_that_failed_leaves_the_group() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5})

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.classic import DEAD, EMPTY, STABLE, ClassicGroup, Member
-from kafkacore.coordinator.group.commits import drop, offset_tombstones, remove
 from kafkacore.coordinator.group.core import Core, Group
-from kafkacore.coordinator.group.effects import GroupRecord, Waiter
-from kafkacore.coordinator.group.expiry import begin_deletion
+from kafkacore.coordinator.group.effects import Waiter
+from kafkacore.coordinator.group.expiry import append_removal, begin_deletion
 from kafkacore.coordinator.group.other_kinds import CLASSIC, CONSUMER, SHARE, STREAMS
+from kafkacore.coordinator.group.outbox import Outcome
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafkacore.runtime.slices import Work, distinct
 
 _ERRORS_SINCE: Final = 6  # earlier versions of DescribeGroups report a missing group as Dead
+_Result: Final = DeleteGroupsResponse.DeletableGroupResult
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
@@ -89,43 +90,31 @@ def _described_member(member: Member, protocol_name: str | None) -> DescribeGrou
 
 
 def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
-    """Deletes each group that is empty, all in one append. The result is a list of DeletableGroupResult."""
-    shown = DeleteGroupsResponse.DeletableGroupResult
-    results: list[Any] = []
-    ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []
-    tombstones: list[GroupRecord] = []
-    for group_id in dict.fromkeys(group_ids):
-        error = _not_deletable(core, group_id)
-        results.append(shown(group_id=group_id, error_code=error))
-        if error == ErrorCode.NONE:
-            removed, group = _all_offsets(core, group_id), core.classic(group_id)
-            tombstones += offset_tombstones(group_id, removed)
-            tombstones.append((records.group_key(group_id), None))
-            ending.append((group_id, group, removed))
-            if group is not None:
-                begin_deletion(core, group)
-    if not tombstones:
-        core.outbox.answer(waiter, results)
-        return
+    """Deletes each group that is empty. The result is a list of DeletableGroupResult."""
+    results = {group_id: _Result(group_id=group_id) for group_id in group_ids}
+    deleting = set()
+    for group_id, result in results.items():
+        result.error_code = _not_deletable(core, group_id)
+        if result.error_code == ErrorCode.NONE:
+            deleting.add(group_id)
+    if not deleting:
+        core.outbox.answer(waiter, list(results.values()))
 
-    def outcome(error: ErrorCode) -> None:
-        failed = [shown(group_id=group_id, error_code=error) for group_id in dict.fromkeys(group_ids)]
-        core.outbox.answer(waiter, results if error == ErrorCode.NONE else failed)
+    def deleted(group_id: str, error: ErrorCode) -> None:
+        results[group_id].error_code = error
+        deleting.discard(group_id)
+        if not deleting:
+            core.outbox.answer(waiter, list(results.values()))
 
-    def apply(base_offset: int) -> None:
-        for group_id, group, removed in ending:
-            remove(core, group_id, removed, base_offset)
-            ended = group or core.classic(group_id)
-            if ended is not None and (ended.deleting or ended.is_simple):
-                drop(core, ended)
+    for group_id in [each for each in results if each in deleting]:
+        _delete(core, group_id, partial(deleted, group_id))
 
-    def revert() -> None:
-        for _, group, _ in ending:
-            if group is not None:
-                group.deleting = False
 
-    touched = {group_id: removed for group_id, _, removed in ending if removed}
-    core.outbox.append(tombstones, outcome, apply=apply, revert=revert, offsets=touched)
+def _delete(core: Core, group_id: str, outcome: Outcome) -> None:
+    group, offsets = core.classic(group_id), _all_offsets(core, group_id)
+    if group is not None:
+        begin_deletion(core, group)
+    append_removal(core, group_id, offsets, group, outcome, ends=True)
 
 
 def _not_deletable(core: Core, group_id: str) -> ErrorCode:

@@ -11,6 +11,7 @@ from kafkacore.coordinator.group.classic import EMPTY, NO_TIMESTAMP, STABLE, Cla
 from kafkacore.coordinator.group.commits import drop, offset_tombstones, remove
 from kafkacore.coordinator.group.core import Core
 from kafkacore.coordinator.group.deadlines import Deadline
+from kafkacore.coordinator.group.outbox import Outcome
 from kafkacore.coordinator.group.records import CommittedOffset
 from kafkacore.protocol.uuid import ZERO, Uuid
 
@@ -22,6 +23,7 @@ MAX_OPEN_APPENDS: Final = 100  # the expiry pauses while more appends than this 
 _LATER_MS: Final = 1_000
 
 _Removed: TypeAlias = list[tuple[str, list[int]]]
+_Names: TypeAlias = list[tuple[str, int]]
 
 
 class Expiry:
@@ -176,30 +178,64 @@ def _append_expired(core: Core, group_id: str, expired: _Removed, ending: Classi
 
 
 def _append(core: Core, group_id: str, removed: _Removed, ending: ClassicGroup | None) -> None:
-    """Appends tombstones. No request waits for them. If the group ends, its own tombstone is the last record."""
+    LOG.info("Group %s: %d offsets are deleted.", group_id, sum(len(indexes) for _, indexes in removed))
+    append_removal(core, group_id, removed, ending, ends=ending is not None)
+
+
+def append_removal(
+    core: Core,
+    group_id: str,
+    removed: _Removed,
+    ending: ClassicGroup | None = None,
+    outcome: Outcome | None = None,
+    *,
+    ends: bool,
+) -> None:
+    """Appends tombstones of offsets. If the group ends, its own tombstone is the last record. The tombstones of many
+    offsets need several batches, because one batch with all of them could be too large for the log. `ending` is the
+    group that ends, or None if only an append in progress would create it. `outcome` gets the result of the last
+    append."""
     names = [(topic, index) for topic, indexes in removed for index in indexes]
-    LOG.info("Group %s: %d offsets are deleted.", group_id, len(names))
     parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
-    for number, part in enumerate(parts or [[]], 1):
-        _append_part(core, group_id, part, ending if number >= len(parts) else None)
+    *earlier, last = parts or [[]]
+    for part in earlier:
+        _append_part(core, group_id, part)
+    if ends:
+        _append_end(core, group_id, last, ending, outcome)
+    else:
+        _append_part(core, group_id, last, outcome)
 
 
-def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending: ClassicGroup | None) -> None:
+def _append_part(core: Core, group_id: str, names: _Names, outcome: Outcome | None = None) -> None:
     removed = [(topic, (index,)) for topic, index in names]
-    tombstones = offset_tombstones(group_id, removed)
+    core.outbox.append(
+        offset_tombstones(group_id, removed),
+        outcome,
+        apply=lambda base_offset: remove(core, group_id, removed, base_offset),
+        offsets={group_id: removed} if removed else {},
+    )
+
+
+def _append_end(core: Core, group_id: str, names: _Names, ending: ClassicGroup | None, outcome: Outcome | None) -> None:
+    removed = [(topic, (index,)) for topic, index in names]
 
     def apply(base_offset: int) -> None:
         remove(core, group_id, removed, base_offset)
-        if ending is not None:
-            drop(core, ending)
+        ended = ending or core.classic(group_id)
+        if ended is not None and (ended.deleting or ended.is_simple):
+            drop(core, ended)
 
     def revert() -> None:
         if ending is not None:
             ending.deleting = False
 
-    if ending is not None:
-        tombstones.append((records.group_key(group_id), None))
-    core.outbox.append(tombstones, apply=apply, revert=revert, offsets={group_id: removed} if removed else {})
+    core.outbox.append(
+        [*offset_tombstones(group_id, removed), (records.group_key(group_id), None)],
+        outcome,
+        apply=apply,
+        revert=revert,
+        offsets={group_id: removed} if removed else {},
+    )
 
 
 def begin_deletion(core: Core, group: ClassicGroup) -> None:

@@ -14,9 +14,12 @@ from typing import Any, Final
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import CreateTopicsRequest
-from kafkacore.storage.names import OFFSETS_TOPIC
+from kafkacore.storage.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
+# A consumer of one of these topics must not create it. This node has no coordinator that needs the topic. A broker of
+# Apache Kafka relies on the topic's number of partitions and on its compaction, and creates the topic itself.
+_LEFT_TO_OTHERS: Final = frozenset((TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 # Limit of topics that are being created at once. Above it, a client gets the error that its topic does not exist.
 MAX_IN_FLIGHT: Final = 10_000
 
@@ -32,11 +35,13 @@ class AutoTopics:
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks the controller to create those topics that have not been requested yet. The caller must have validated
-        the names. Does nothing after `close`."""
+        """Asks the controller to create those topics that have not been requested yet, except the topics of
+        coordinators that only Apache Kafka has. The caller must have validated the names. Does nothing after
+        `close`."""
         if self._closed:
             return
-        wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
+        wanted = [name for name in names if name not in self._in_flight and name not in _LEFT_TO_OTHERS]
+        wanted = wanted[: MAX_IN_FLIGHT - len(self._in_flight)]
         if wanted:
             task = asyncio.create_task(self._send(wanted))
             self._in_flight.update(dict.fromkeys(wanted, task))

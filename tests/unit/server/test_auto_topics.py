@@ -168,3 +168,15 @@ def test_closed_broker_creates_no_topic_and_warns_of_none(caplog: Any) -> None:
 
     asyncio.run(story())
     assert caplog.messages == []
+
+
+def test_topics_of_foreign_coordinators_are_not_created_when_a_client_asks_for_them() -> None:
+    async def story() -> None:
+        controller = Controller()
+        topics = AutoTopics(controller.create, CONFIG)
+        topics.request(["__transaction_state", "__share_group_state", "mine"])
+        await settle()
+        assert controller.asked == [["mine"]]
+        topics.close()
+
+    asyncio.run(story())

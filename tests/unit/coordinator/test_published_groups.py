@@ -81,6 +81,28 @@ def test_static_members_are_answered_by_their_instance_id() -> None:
     assert log.heartbeat(joined.member_id, 1, instance="i-1") == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_member_that_processors_heard_stays_when_the_group_is_published_again() -> None:
+    log = GroupLog()
+    for instance in ("i-1", "i-2"):
+        log.join(instance, instance=instance)
+    log.wait(SETTINGS.initial_rebalance_delay_ms * 2)
+    first, other = (log.answers.pop(instance).member_id for instance in ("i-1", "i-2"))
+    for member, assignments in ((first, {first: b"a", other: b"b"}), (other, {})):
+        log.sync(member, member, 1, assignments)
+    log.wait(SESSION_MS - 1_000)
+    assert noted(log, other, 1)
+    # The group keeps its generation. The new member's heartbeat publishes the group for the second time.
+    again = log.join("again", instance="i-1").member_id
+    log.heartbeat(again, 1, instance="i-1")
+    assert noted(log, again, 1)
+    log.wait(SESSION_MS - 1)
+    log.heartbeat(again, 1)
+    assert log.describe().group_state == "Stable"
+    assert {each.member_id for each in log.describe().members} == {again, other}
+    log.wait(1)
+    assert {each.member_id for each in log.describe().members} == {again}
+
+
 @pytest.mark.parametrize("change", ["join", "leave", "session", "unload", "rebalance"])
 def test_group_is_withdrawn_before_it_changes(stable: tuple[GroupLog, list[str], int], change: str) -> None:
     log, (leader, other), generation = stable

@@ -277,20 +277,23 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 
+    @property
+    def may_be_published(self) -> bool:
+        return self._published is None and self.state == STABLE
+
     def publish(self, published_groups: PublishedGroups) -> None:
-        """Publishes a stable group, once in each generation. From then on, processors answer the heartbeats and
-        SyncGroups of its members, until the group changes."""
-        if self._published is None and self.state == STABLE:
-            members = self.members.values()
-            self._published = published_groups.publish(
-                self.group_id,
-                self.generation_id,
-                [(each.member_id, each.instance_id, each.assignment) for each in members],
-                self.protocol_type,
-                self.protocol_name,
-            )
-            for place, member in enumerate(members):
-                member.heard_by = self._published, place
+        """Publishes a group that may be published. From then on, processors answer the heartbeats and SyncGroups of its
+        members, until the group changes."""
+        members = self.members.values()
+        self._published = published_groups.publish(
+            self.group_id,
+            self.generation_id,
+            [(each.member_id, each.instance_id, each.assignment) for each in members],
+            self.protocol_type,
+            self.protocol_name,
+        )
+        for place, member in enumerate(members):
+            member.heard_by = self._published, place
 
     def withdraw(self) -> None:
         published, self._published = self._published, None

@@ -21,6 +21,7 @@ from kafkacore.coordinator.group.rebalance import (
     give_assignments,
     group_record,
     prepare_or_complete,
+    publish,
     remove_member,
     sync_response,
     synced,
@@ -81,8 +82,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
         if error == ErrorCode.NONE:
             group.transition_to(STABLE, core.now_ms)
             core.counts.completed_rebalances += 1
-            if core.published_groups is not None:
-                group.publish(core.published_groups)  # most members fetch their assignment now
+            publish(core, group)  # most members fetch their assignment now
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 
@@ -102,8 +102,7 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(core, member)
-    if core.published_groups is not None:
-        group.publish(core.published_groups)  # from now on processors answer the heartbeats of the other members
+    publish(core, group)  # from now on processors answer the heartbeats of the other members
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else ErrorCode.NONE
 
 

@@ -55,14 +55,34 @@ def extend_session(core: Core, member: Member) -> None:
 def _was_heard(core: Core, member: Member) -> bool:
     """Restarts the session at the time when a processor last received a heartbeat of the member. Returns False if no
     processor has received any within the session."""
-    if member.heard_by is None:
+    left_ms = _left_since_heard(member)
+    if left_ms <= 0:
         return False
+    core.await_client(member.session, left_ms)
+    return True
+
+
+def _left_since_heard(member: Member) -> int:
+    """Returns the time until the member's session ends, according to the heartbeats that processors have received. The
+    result is 0 if they have received none."""
+    if member.heard_by is None:
+        return 0
     published, place = member.heard_by
     silence_ms = published.silence_ms(place)
-    if silence_ms is None or silence_ms >= member.session_timeout_ms:
-        return False
-    core.await_client(member.session, member.session_timeout_ms - silence_ms)
-    return True
+    return 0 if silence_ms is None else member.session_timeout_ms - silence_ms
+
+
+def publish(core: Core, group: ClassicGroup) -> None:
+    """Publishes the group if it is stable and not published yet. The group may have been published before in the same
+    generation, for example before a static member got a new id. So the sessions first take over the heartbeats that
+    processors received at that time."""
+    if core.published_groups is None or not group.may_be_published:
+        return
+    for member in group.members.values():
+        left_ms, due_ms = _left_since_heard(member), member.session.due_ms
+        if due_ms is not None and core.now_ms + left_ms > due_ms:
+            core.await_client(member.session, left_ms)
+    group.publish(core.published_groups)
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:

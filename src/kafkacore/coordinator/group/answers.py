@@ -103,7 +103,11 @@ def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRe
 def fetch_error(
     group: OffsetFetchRequest.OffsetFetchRequestGroup, error: int, api_version: int
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Returns the response for a group with one error. Before version 2, each partition contains the error."""
+    """Returns the response for a group with one error. Before version 2, each partition contains the error. Consumers
+    before 3.9 fail after COORDINATOR_NOT_AVAILABLE. After NOT_COORDINATOR, all consumers search for the coordinator
+    again."""
+    if error == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        error = ErrorCode.NOT_COORDINATOR
     group_class = OffsetFetchResponse.OffsetFetchResponseGroup
     if api_version >= 2:
         return group_class(group_id=group.group_id, error_code=error)

@@ -139,7 +139,7 @@ def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: 
 
 def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: Waiter) -> None:
     """Answers the waiter with the group's offsets. Raises the error that the group gets: UNKNOWN_MEMBER_ID,
-    STALE_MEMBER_EPOCH."""
+    STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE."""
     other = core.groups.get(group.group_id)
     if isinstance(other, OtherGroup) and other.group_type != SHARE:
         _validate_other_fetch(other, group.member_id, group.member_epoch)
@@ -150,16 +150,10 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:
-        # Consumers before 3.9 do not know the error codes of a failed commit. These consumers know NOT_COORDINATOR:
-        # they search for the coordinator again.
-        failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
+        failed = None if error == ErrorCode.NONE else fetch_error(group, error, api_version=2)
         core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
 
     under_way.waiting.append(outcome)
-
-
-def _retry(error: ErrorCode) -> ErrorCode:
-    return ErrorCode.NOT_COORDINATOR if error == ErrorCode.COORDINATOR_NOT_AVAILABLE else error
 
 
 def _validate_other_fetch(group: OtherGroup, member_id: str | None, epoch: int) -> None:

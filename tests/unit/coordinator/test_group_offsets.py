@@ -247,6 +247,16 @@ def test_stable_fetch_behind_a_failed_commit_must_be_repeated() -> None:
     assert log.answers["stable"].error_code == ErrorCode.NOT_COORDINATOR
 
 
+def test_stable_fetch_does_not_wait_for_a_commit_that_already_takes_too_long() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    log.time_out()
+    log.fetch("stable", {"t": [0]}, require_stable=True)
+    assert log.answers["stable"].error_code == ErrorCode.NOT_COORDINATOR
+    log.commit()
+    assert fetched(log.fetch("again", {"t": [0]}, require_stable=True))["t", 0][0] == 5
+
+
 def test_stable_fetch_gets_an_error_that_old_consumers_know_when_too_many_commits_are_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -147,6 +147,8 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     if under_way is None:
         core.outbox.answer(waiter, _fetched(core, group, require_stable))
         return
+    if under_way.late:
+        raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:

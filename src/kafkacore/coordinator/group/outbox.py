@@ -26,9 +26,10 @@ class OpenAppend:
     """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
     when it fails, or when it takes too long. `apply` makes the content of the batch the recorded state, given the
     offset of the batch's first record. `revert` undoes what the decision has changed in the state that is not recorded.
-    `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes."""
+    `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes. `late` says that the
+    append has taken too long. Its outcome may never be known, so no further request may wait for it."""
 
-    __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
+    __slots__ = ("apply", "late", "offsets", "outcome", "revert", "waiting")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class OpenAppend:
         self.apply = apply
         self.revert = revert
         self.offsets = offsets
+        self.late = False
         self.waiting: list[Outcome] = []  # further callbacks for the outcome
 
     def tell(self, error: ErrorCode) -> None:
@@ -114,6 +116,7 @@ class Outbox:
 
     def timed_out(self, token: int) -> None:
         if token in self._open:
+            self._open[token].late = True
             self._open[token].tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def give_up(self, error: ErrorCode) -> None:

@@ -65,10 +65,14 @@ class Check:
         self.users = 0
 
     @property
-    def ended(self) -> bool:
-        """Whether the transaction may have ended since the verification began. When this broker has lost the
-        leadership meanwhile, another leader may have written the marker."""
-        return self.marked or self._partition.generation != self._generation
+    def refusal(self) -> ErrorCode:
+        """Returns the reason why the batch must not be appended although it was verified, or NONE. After a marker, the
+        transaction has ended. If this broker has lost the leadership meanwhile, another leader may have written the
+        marker, and the producer must send the batch again."""
+        if self.marked:
+            return ErrorCode.INVALID_TXN_STATE
+        is_led = self._partition.generation == self._generation
+        return ErrorCode.NONE if is_led else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Transactions:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.server.transactions import Transactions
 
 
@@ -48,9 +49,9 @@ def test_verification_ends_when_the_leadership_ends(transactions: Transactions, 
 def test_check_ends_when_the_leadership_ends(transactions: Transactions, partition: Any) -> None:
     async def check() -> None:
         async with transactions.checking(partition, 7) as check:
-            assert not check.ended
+            assert check.refusal == ErrorCode.NONE
             partition.generation += 1
-            assert check.ended
+            assert check.refusal == ErrorCode.NOT_LEADER_OR_FOLLOWER  # the producer sends the batch again
 
     asyncio.run(check())
 
@@ -60,7 +61,8 @@ def test_check_ends_when_a_marker_arrives(transactions: Transactions, partition:
         transactions.verified(partition, 7, 0)
         async with transactions.checking(partition, 7) as check:
             async with transactions.ending(partition, 7):
-                assert check.ended
+                partition.generation += 1
+                assert check.refusal == ErrorCode.INVALID_TXN_STATE
             assert not transactions.is_verified(partition, 7, 0)
 
     asyncio.run(check())

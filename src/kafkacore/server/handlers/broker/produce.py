@@ -134,8 +134,12 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
     except OSError as error:  # the producer must still get the results of the batches that were appended
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return error
-    if done is None:
-        answer.error_code, answer.error_message = ErrorCode.INVALID_TXN_STATE, "The transaction has already ended."
+    if isinstance(done, ErrorCode):
+        answer.error_code = done
+        if done == ErrorCode.INVALID_TXN_STATE:
+            answer.error_message = "The transaction has already ended."
+        else:
+            _hint(broker, call, partition, answer)
         return None
     part.ack = done.ack
     answer.error_code = ErrorCode(done.error)
@@ -153,14 +157,16 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
     return None
 
 
-async def _appended(broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle) -> AppendResult | None:
-    """Appends the batch. Returns None if a marker has ended the batch's transaction since its verification began."""
+async def _appended(
+    broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle
+) -> AppendResult | ErrorCode:
+    """Appends the batch. Returns an error if the verification of the batch's transaction is no longer valid."""
     run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
     if part.check is None or part.producer is None:
         return await run(broker.blocking, partition.append, records, acks, False)
     async with part.check.appending:
-        if part.check.ended:
-            return None
+        if part.check.refusal != ErrorCode.NONE:
+            return part.check.refusal
         done = await run(broker.blocking, partition.append, records, acks, False, "transaction")
         if done.error == ErrorCode.NONE:
             broker.transactions.verified(partition, *part.producer)

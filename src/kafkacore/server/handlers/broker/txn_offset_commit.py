@@ -108,8 +108,8 @@ async def _append(
     first, and of the end of the transaction later."""
     partition = part.partition
     assert partition is not None
-    if check.ended:
-        return ErrorCode.INVALID_TXN_STATE
+    if check.refusal != ErrorCode.NONE:
+        return check.refusal
     # While the transaction was being verified, the group may have rebalanced, and its shard may have been loaded again.
     shard = broker.groups.shard_of(request.group_id)
     shard.validate_transactional(request)

@@ -211,6 +211,27 @@ def test_offsets_of_a_deleted_topic_go_with_it() -> None:
     assert log.offsets("h") == {}
 
 
+class Name(str):
+    """The name of a topic. Counts how often somebody looks it up."""
+
+    __slots__ = ()
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Name.looked_up += 1
+        return super().__hash__()
+
+
+def test_deletion_of_many_topics_looks_only_at_the_topics_of_each_group() -> None:
+    log = GroupLog()
+    for number in range(100):
+        log.commit_offsets(number, {("t", 0): 5}, f"g-{number}")
+    gone = [(Name(f"gone-{number}"), TOPIC_ID) for number in range(100)]
+    log.carry_out(log.shard.topics_deleted([*gone, ("t", TOPIC_ID)], log.now_ms))
+    assert Name.looked_up <= 300
+    assert log.offsets("g-0") == log.offsets("g-99") == {}
+
+
 # --- DeleteGroups ---
 
 

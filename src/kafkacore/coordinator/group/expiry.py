@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kafkacore.coordinator.group import records
@@ -250,15 +250,25 @@ def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
     """Removes the offsets of deleted topics, including offsets in commits that are still in progress and in open
     transactions.
     """
-    for group_id in sorted(core.outbox.group_ids() | core.offsets.group_ids()):
-        held = core.offsets.of(group_id)
-        pending = set(core.offsets.open_of(group_id)) | core.outbox.open_offsets(group_id)
-        removed = []
-        for name, topic_id in topics:
-            rows = held[name].items() if name in held else ()
-            indexes = {index for index, row in rows if CommittedOffset(*row).topic_id in (ZERO, topic_id)}
-            indexes.update(index for topic, index in pending if topic == name)
-            if indexes:
-                removed.append((name, sorted(indexes)))
+    gone: dict[str, set[Uuid]] = {}
+    for name, topic_id in topics:
+        gone.setdefault(name, {ZERO}).add(topic_id)
+    for group_id in sorted(core.outbox.group_ids() | core.offsets.groups_of(gone.keys())):
+        removed = _of_topics(core, group_id, gone)
         if removed:
             _append(core, group_id, removed, None)
+
+
+def _of_topics(core: Core, group_id: str, gone: Mapping[str, Collection[bytes]]) -> _Removed:
+    """Returns the group's offsets of these topics, which have these ids. Thousands of topics can be deleted at once,
+    and most groups have offsets of few of them. So this looks only at the topics that both have."""
+    found: dict[str, set[int]] = {}
+    held = core.offsets.of(group_id)
+    for name in held.keys() & gone.keys():
+        indexes = {index for index, row in held[name].items() if CommittedOffset(*row).topic_id in gone[name]}
+        if indexes:
+            found[name] = indexes
+    for name, index in (*core.offsets.open_of(group_id), *core.outbox.open_offsets(group_id)):
+        if name in gone:
+            found.setdefault(name, set()).add(index)
+    return [(name, sorted(found[name])) for name in sorted(found)]

@@ -6,7 +6,7 @@ each partition here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
@@ -45,9 +45,13 @@ class Offsets:
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
-    def group_ids(self) -> set[str]:
-        """Returns the groups that have offsets, or open transactions that would commit offsets."""
-        return {*self._groups, *self._open}
+    def groups_of(self, topics: KeysView[str]) -> set[str]:
+        """Returns the groups that have offsets of any of these topics, or open transactions that would commit
+        offsets."""
+        return {
+            *self._open,
+            *(group_id for group_id, held in self._groups.items() if not topics.isdisjoint(held.keys())),
+        }
 
     def commit(self, commit: OffsetCommit, at: int) -> None:
         """Stores the accepted offsets of a commit whose first record is at offset `at` of the log."""

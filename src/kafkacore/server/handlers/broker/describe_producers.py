@@ -39,7 +39,8 @@ def _describe(broker: BrokerContext, topic: str, index: int, problem: str | None
             error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
             error_message=f"Topic name is invalid: {problem}",
         )
-    partition, error = broker.replicas.locate(broker.image, topic, index, ANY_EPOCH)
+    # A follower answers too, so that an administrator can look for a hanging transaction on every replica.
+    partition, error = broker.replicas.locate(broker.image, topic, index, ANY_EPOCH, leader_only=False)
     if partition is None:
         return Partition(partition_index=index, error_code=error, error_message=error.message)
     shown = Partition(partition_index=index)

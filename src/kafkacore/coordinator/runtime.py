@@ -37,6 +37,10 @@ ANSWERS_IN_A_TURN: Final = 256  # the rebalance of a large group completes many 
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these errors, the shard must not write to the partition any longer.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+# These errors may pass while this node still leads the partition, for example when no file descriptor was free. So the
+# shard is loaded again, after a time that doubles with each attempt.
+_RETRY_MS: Final = 1_000
+_MAX_RETRY_MS: Final = 60_000
 
 
 class Effects(Protocol):
@@ -129,13 +133,25 @@ class CoordinatorRuntime(Generic[S]):
         if seat is not None and seat.log is log and (seat.leader_epoch >= leader_epoch or seat.rises(leader_epoch)):
             return
         self._leave(index, ErrorCode.NOT_COORDINATOR)
-        made = self._seats[index] = _Seat(self, index, leader_epoch, log, self._make_shard())
-        self._start(made.load(self._loads, self._ending.get(index)))
+        self._load(index, leader_epoch, log, _RETRY_MS)
 
     def resign(self, index: int) -> None:
         """Unloads the partition's shard, and answers its waiters with NOT_COORDINATOR. Call this when this node no
         longer leads the partition, or when the partition was deleted."""
         self._leave(index, ErrorCode.NOT_COORDINATOR)
+
+    def _load(self, index: int, leader_epoch: int, log: Log, retry_ms: int) -> None:
+        made = self._seats[index] = _Seat(self, index, leader_epoch, log, self._make_shard(), retry_ms)
+        self._start(made.load(self._loads, self._ending.get(index)))
+
+    def _load_later(self, seat: _Seat[S]) -> None:
+        """Loads the partition's shard again after a failure, unless the leadership ends before."""
+        self._ports.scheduler.after(seat.retry_ms, lambda: self._load_again(seat), seat.name)
+
+    def _load_again(self, seat: _Seat[S]) -> None:
+        if self._seats.get(seat.index) is seat:
+            self._leave(seat.index, ErrorCode.NOT_COORDINATOR)
+            self._load(seat.index, seat.leader_epoch, seat.log, min(2 * seat.retry_ms, _MAX_RETRY_MS))
 
     def _leave(self, index: int, error: ErrorCode) -> None:
         seat = self._seats.pop(index, None)
@@ -236,13 +252,18 @@ async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> 
 
 
 class _Seat(Generic[S]):
-    """A partition in one leader epoch, with its shard and its journal."""
+    """A partition in one leader epoch, with its shard and its journal. `retry_ms` is the time from a failure to the
+    next attempt to load the shard."""
 
-    def __init__(self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S) -> None:
+    def __init__(
+        self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S, retry_ms: int
+    ) -> None:
         settings, ports = runtime._settings, runtime._ports
         self.leader_epoch = leader_epoch
-        self._index = index
+        self.index = index
+        self.retry_ms = retry_ms
         self._when_loaded = runtime._loaded
+        self._load_later = runtime._load_later
         self._generation = log.generation
         self.log = log
         self.shard = shard
@@ -292,7 +313,8 @@ class _Seat(Generic[S]):
             told = self.name, summary.records, summary.size_bytes, took_ms
             LOG.info("%s: %d records, %d bytes, loaded in %.0f ms", *told)
         self.state = State.ACTIVE
-        self._when_loaded(self._index, self.shard)
+        self.retry_ms = _RETRY_MS
+        self._when_loaded(self.index, self.shard)
         self.carry_out(self.shard.loaded(self._ports.clock.wall_ms()))
 
     async def _replayed(self, loads: asyncio.Semaphore) -> LoadSummary | None:
@@ -329,13 +351,17 @@ class _Seat(Generic[S]):
         if self.left():
             return
         known = isinstance(error, (KafkaError, OSError, ValueError))
+        passes = isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code in _LOST)
         LOG.error(
-            "%s: its coordinator could not be loaded, so requests for its groups are refused: %s",
+            "%s: its coordinator could not be loaded, so requests for its groups are refused: %s%s",
             self.name,
             error,
+            f"; the next attempt is in {self.retry_ms // 1000} s" if passes else "",
             exc_info=None if known else error,
         )
         self.state = State.FAILED
+        if passes:
+            self._load_later(self)
 
     def unload(self, error: ErrorCode) -> None:
         """Answers every waiter. After this call, the seat makes no more decisions."""
@@ -394,6 +420,7 @@ class _Seat(Generic[S]):
                 self.carry_out(effects)
         if error in _LOST:
             self.unload(ErrorCode.NOT_COORDINATOR)
+            self._load_later(self)
 
     def timed_out(self, token: int) -> None:
         self.carry_out(self.shard.timed_out(token, self._ports.clock.wall_ms()))

@@ -394,6 +394,59 @@ def test_lost_partition_is_unloaded(play: Any, error: ErrorCode) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_shard_is_loaded_again_when_an_append_failed_and_the_leadership_goes_on(play: Any, error: ErrorCode) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        assert await world.put(b"a", b"1") == 0
+        world.log().error = error  # for example, no file descriptor was free for the next segment
+        assert await world.put(b"b") == error.name
+        world.log().error = ErrorCode.NONE
+        world.clock.advance_ms(1_000)
+        world.scheduler.run_due()
+        shard = await world.active()
+        assert shard.words == {b"a": b"1"}
+        assert await world.put(b"b") == 1
+
+    play(story)
+
+
+def test_shard_is_loaded_again_when_a_read_failed_and_the_leadership_goes_on(play: Any) -> None:
+    async def story(world: World) -> None:
+        world.log().handle.append(batch((b"a", b"1")))
+        reads: list[int] = []
+
+        def read(*asked: Any) -> Any:
+            reads.append(world.environment.wall_ms() - NOW_MS)
+            found = world.log().handle.read(*asked)
+            return found._replace(error=int(ErrorCode.KAFKA_STORAGE_ERROR)) if len(reads) <= 3 else found
+
+        world.log().read = read  # type: ignore[attr-defined]
+        world.runtime.lead(0, 0, world.log())
+        for _ in range(10):
+            await until(lambda: not world.runtime.loading)
+            world.clock.advance_ms(1_000)
+            world.scheduler.run_due()
+        assert (await world.active()).words == {b"a": b"1"}
+        assert reads == [0, 1_000, 3_000, 7_000]
+
+    play(story)
+
+
+def test_shard_is_not_loaded_again_when_the_leadership_has_ended(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.log().error = ErrorCode.KAFKA_STORAGE_ERROR
+        await world.put(b"a")
+        world.runtime.resign(0)
+        world.clock.advance_ms(1_000)
+        world.scheduler.run_due()
+        assert world.runtime.states() == dict.fromkeys(State, 0)
+        assert len(world.made) == 1
+
+    play(story)
+
+
 def test_waiter_must_repeat_when_an_append_ends_without_a_result(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()

@@ -214,6 +214,14 @@ def test_read_goes_on_when_the_caller_takes_longer_than_every_timeout_for_its_ro
     assert found == 30_000
 
 
+def test_read_succeeds_when_the_caller_begins_it_later_than_every_timeout(broker, monkeypatch):
+    clock = ClientClock(monkeypatch)
+    with Client(broker.bootstrap) as client:
+        reading = client.read([Range("plain", 0, 0, 100)], ["offset"])
+        clock.skip(200)
+        assert table(reading).num_rows == 100
+
+
 def test_read_goes_on_when_the_client_closes_a_connection_that_has_a_request_under_way(broker):
     with Client(broker.bootstrap, {"max.partition.fetch.bytes": "100000"}) as client:
         reading = client.read([Range("plain", 0, 0, 30_000)], ["offset"], max_rows=1000)

@@ -179,8 +179,8 @@ def test_batches_are_acknowledged_when_the_caller_needs_longer_than_every_timeou
 def test_batch_is_sent_again_when_its_backoff_ends_before_the_producer_begins_to_wait(broker, client, monkeypatch):
     clock = ClientClock(monkeypatch)
     topic = broker.create_topic("late")
-    wait = Producer._wait
-    monkeypatch.setattr(Producer, "_wait", lambda producer: (clock.skip(0.5), wait(producer))[1])
+    pause_s = Producer._pause_s
+    monkeypatch.setattr(Producer, "_pause_s", lambda producer: (clock.skip(0.5), pause_s(producer))[1])
     broker.refuse("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
     with client.producer({"retry.backoff.ms": "200", "delivery.timeout.ms": "30000"}) as producer:
         producer.send(topic, 0, pa.record_batch({"value": [b"1"]}))

@@ -2,7 +2,7 @@
 
 import time
 
-from kafkacore.client import cluster, connection, positions, producer, reader
+from kafkacore.client import cluster, connection, in_flight, positions, producer, reader
 
 
 class ClientClock:
@@ -10,7 +10,7 @@ class ClientClock:
 
     def __init__(self, monkeypatch):
         self.skipped_s = 0.0
-        for module in (cluster, connection, positions, producer, reader):
+        for module in (cluster, connection, in_flight, positions, producer, reader):
             monkeypatch.setattr(module, "time", self)
 
     def skip(self, seconds):

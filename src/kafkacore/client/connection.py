@@ -34,12 +34,6 @@ class Disconnected(ConnectionError):
     """The connection broke before the response arrived, or could not be opened. The request may have taken effect."""
 
 
-def closed_meanwhile(connection: Connection) -> Disconnected:
-    """Returns the error for a connection that the client closed while a request was in flight, because the broker had
-    left the cluster."""
-    return Disconnected(f"the connection to {connection.place} was closed: the broker has left the cluster")
-
-
 class Answer(NamedTuple):
     """A decoded response, and the id of its request."""
 

@@ -7,7 +7,7 @@ until they are acknowledged. While they take more than `MOST_QUEUED_BYTES`, `sen
 
 from __future__ import annotations
 
-import select
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable
@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple, Self
 from kafkacore._fast.columns.record_encoder import RecordEncoder, seal
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.client.cluster import Cluster
-from kafkacore.client.connection import Connection, Disconnected, closed_meanwhile
+from kafkacore.client.connection import Disconnected
 from kafkacore.client.errors import OptionError, RecordTooLarge, Unreachable
+from kafkacore.client.in_flight import InFlight, OwnTime
 from kafkacore.client.options import Options
 from kafkacore.client.transactions import Transactions, new_producer_id
 from kafkacore.protocol.apis import ApiKey
@@ -56,14 +57,7 @@ class _Line:
 class _Batch(NamedTuple):
     data: bytes
     records: int
-    deadline: float  # as Producer._now counts the time
-
-
-class _UnderWay(NamedTuple):
-    connection: Connection
-    correlation_id: int
-    deadline: float  # as Producer._now counts the time
-    places: list[tuple[str, int]]
+    deadline: float  # in the producer's own time
 
 
 class Producer:
@@ -78,15 +72,14 @@ class Producer:
         self._cluster = cluster
         self._options = options
         self._lines: dict[tuple[str, int], _Line] = defaultdict(_Line)
-        self._under_way: dict[int, _UnderWay] = {}
+        self._time = OwnTime()
+        self._in_flight: InFlight[list[tuple[str, int]]] = InFlight("Produce", self._time, self._broke)
         self._sticky: dict[str, int] = {}
         # The times at which batches that wait for a retry, or for a connection to a failed broker, can be sent.
         self._blocked_until: list[float] = []
         self._queued_bytes = 0
         self._ids: tuple[int, int] | None = None
         self._error: Exception | None = None
-        self._idle_s = 0.0
-        self._turned_at = time.monotonic()
         transactional_id = options["transactional.id"]
         self._transactions = None if transactional_id is None else Transactions(cluster, options, transactional_id)
         self.sent = 0
@@ -160,8 +153,7 @@ class Producer:
             raise ValueError("a transactional producer sends between begin and commit")
         count = 0
         for each in batches:
-            self._resume()
-            deadline = self._now() + self._options["delivery.timeout.ms"] / 1000
+            deadline = self._time.now() + self._options["delivery.timeout.ms"] / 1000
             self._lines[each.topic, each.partition].waiting.append(_Batch(each.data, each.records, deadline))
             self._queued_bytes += len(each.data)
             count += each.records
@@ -223,25 +215,18 @@ class Producer:
     def _await_answers(self) -> None:
         """Waits for the responses to all requests in flight. A Produce request that arrived after the end of the
         transaction would start another transaction."""
-        self._resume()
-        self._give_up_closed()
-        while self._under_way:
-            for node in self._wait():
-                under_way = self._under_way[node]
-                try:
-                    answer = under_way.connection.receive()
-                except Disconnected as error:
-                    self._broke(node, error, [])
-                    continue
-                if answer is not None and answer.correlation_id == under_way.correlation_id:
-                    del self._under_way[node]
+        self._time.start()
+        self._in_flight.give_up()
+        while self._in_flight:
+            for node in self._in_flight.wait(math.inf):
+                self._in_flight.receive(node)
+            self._in_flight.give_up()
+        self._time.stop()
 
     # -- the wire
 
     def _drop(self) -> None:
-        for each in self._under_way.values():
-            each.connection.close()
-        self._under_way.clear()
+        self._in_flight.drop()
         for line in self._lines.values():
             line.waiting.clear()
         self._queued_bytes = 0
@@ -251,38 +236,27 @@ class Producer:
         until something can be sent. Raises the first error."""
         if self._error is not None:
             raise self._error
-        self._resume()
+        self._time.start()
         try:
             self._ensure_ids()
             self._expire()
             self._send()
-            self._give_up_closed()
-            for node in self._wait() if wait else self._ready(0.0):
+            self._in_flight.give_up()
+            for node in self._in_flight.wait(self._pause_s() if wait else 0.0):
                 self._take(node)
         except Exception as error:
             self._error = error
             self._drop()
             raise
         finally:
-            self._turned_at = time.monotonic()
-
-    def _resume(self) -> None:
-        """Ends the pause since the last turn. A producer has no thread, so nothing is sent or received in a pause.
-        Timeouts do not count it, because answers that arrived meanwhile have not been read yet."""
-        now = time.monotonic()
-        self._idle_s += now - self._turned_at
-        self._turned_at = now
-
-    def _now(self) -> float:
-        """Returns the time without the pauses between the calls of this producer."""
-        return time.monotonic() - self._idle_s
+            self._time.stop()
 
     def _ensure_ids(self) -> None:
         if self._ids is None:
             self._ids = new_producer_id(self._cluster, self._options)
 
     def _expire(self) -> None:
-        now = self._now()
+        now = self._time.now()
         for (topic, partition), line in self._lines.items():
             if line.waiting and line.waiting[0].deadline <= now:
                 raise Unreachable(
@@ -293,7 +267,7 @@ class Producer:
     def _send(self) -> None:
         now = time.monotonic()
         self._blocked_until.clear()
-        busy = {place for each in self._under_way.values() for place in each.places}
+        busy = {place for places in self._in_flight.cargoes() for place in places}
         by_node: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for place, line in self._lines.items():
             if not line.waiting or place in busy:
@@ -306,7 +280,7 @@ class Producer:
                 self._again(place)
             elif self._cluster.usable_at(leader) > now:
                 self._blocked_until.append(self._cluster.usable_at(leader))
-            elif leader not in self._under_way:
+            elif leader not in self._in_flight:
                 by_node[leader].append(place)
         for node, places in by_node.items():
             self._send_to(node, places)
@@ -336,12 +310,10 @@ class Producer:
                 timeout_ms=self._options["request.timeout.ms"],
                 topic_data=[ProduceRequest.TopicProduceData(name=each, partition_data=chosen[each]) for each in chosen],
             )
-            wait_s = self._options["request.timeout.ms"] / 1000
-            correlation_id = connection.send(request, version, time.monotonic() + wait_s)
+            timeout_s = self._options["request.timeout.ms"] / 1000
+            self._in_flight.send(node, connection, request, version, timeout_s, taken)
         except (Disconnected, TimeoutError) as error:
             self._broke(node, error, taken)
-            return
-        self._under_way[node] = _UnderWay(connection, correlation_id, self._now() + wait_s, taken)
 
     def _sealed(self, topic: str, partition: int) -> bytes:
         line = self._lines[topic, partition]
@@ -349,15 +321,9 @@ class Producer:
         return seal(line.waiting[0].data, *self._ids, line.sequence, self._transactions is not None)
 
     def _broke(self, node: int, error: Exception, places: list[tuple[str, int]]) -> None:
-        self._under_way.pop(node, None)
         self._cluster.broke(node, error)
         for place in places:
             self._again(place)
-
-    def _give_up_closed(self) -> None:
-        for node, each in list(self._under_way.items()):
-            if not each.connection.is_open:
-                self._broke(node, closed_meanwhile(each.connection), each.places)
 
     def _again(self, place: tuple[str, int]) -> None:
         """Schedules a retry: after a backoff, `_turn` sends the first batch of the partition again, to its leader at
@@ -368,45 +334,19 @@ class Producer:
         self._blocked_until.append(line.not_before)
         self._cluster.forget([place[0]])
 
-    def _wait(self) -> list[int]:
-        now = time.monotonic()
-        for node, each in list(self._under_way.items()):
-            if each.deadline <= self._now():
-                self._broke(
-                    node, TimeoutError(f"{each.connection.place} did not answer a Produce in time"), each.places
-                )
-        buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
-        if buffered:
-            return buffered
-        times = [each.deadline + self._idle_s for each in self._under_way.values()]
-        times += [line.waiting[0].deadline + self._idle_s for line in self._lines.values() if line.waiting]
-        times += self._blocked_until
-        wait_s = max(min(times, default=now) - now, 0.0)
-        if not self._under_way:
-            time.sleep(wait_s)
-        return self._ready(wait_s)
-
-    def _ready(self, wait_s: float) -> list[int]:
-        """Returns the nodes from which something can be read."""
-        if not self._under_way:
-            return []
-        ready = select.select([each.connection for each in self._under_way.values()], [], [], wait_s)[0]
-        return [
-            node for node, each in self._under_way.items() if each.connection in ready or each.connection.has_buffered
-        ]
+    def _pause_s(self) -> float:
+        """Returns the seconds until the first batch expires or can be sent."""
+        own, now = self._time.now(), time.monotonic()
+        times = [line.waiting[0].deadline - own for line in self._lines.values() if line.waiting]
+        return min([*times, *(each - now for each in self._blocked_until)], default=0.0)
 
     def _take(self, node: int) -> None:
-        under_way = self._under_way[node]
-        try:
-            answer = under_way.connection.receive()
-        except Disconnected as error:
-            self._broke(node, error, under_way.places)
+        received = self._in_flight.receive(node)
+        if received is None:
             return
-        if answer is None or answer.correlation_id != under_way.correlation_id:
-            return
-        del self._under_way[node]
-        unanswered = set(under_way.places)
-        for topic in answer.message.responses:
+        request, response = received
+        unanswered = set(request.cargo)
+        for topic in response.responses:
             for told in topic.partition_responses:
                 place = topic.name, told.index
                 if place in unanswered:

@@ -6,7 +6,7 @@ batch yet (at most 64 MiB or one batch). It sends the next Fetch only when the c
 
 from __future__ import annotations
 
-import select
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,10 @@ from kafkacore._fast.base.errors import CorruptBatchError
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.columns.record_columns import ArrowRows, RecordColumns
 from kafkacore.client.cluster import Cluster
-from kafkacore.client.connection import Connection, Disconnected, closed_meanwhile
+from kafkacore.client.connection import Disconnected
 from kafkacore.client.errors import OffsetOutOfRange, TopicRecreated, Unreachable
 from kafkacore.client.fetching import BY_NAME, Asked
+from kafkacore.client.in_flight import InFlight, OwnTime
 from kafkacore.client.positions import ISOLATION, list_offsets
 from kafkacore.client.types import EARLIEST, LATEST, Range
 from kafkacore.protocol.apis import ApiKey
@@ -63,7 +64,7 @@ class _Part:
         self.replica = -1  # the closer replica from which the leader said to read (KIP-392)
         self.failures = 0
         self.not_before = 0.0
-        self.progress_at = now
+        self.progress_at = now  # in the reader's own time
         self.seen = "the leader has not answered"
 
     @property
@@ -85,13 +86,6 @@ class _Part:
         self.not_before = time.monotonic() + wait_s
 
 
-class _UnderWay(NamedTuple):
-    connection: Connection
-    correlation_id: int
-    deadline: float  # as Reader._now counts the time
-    parts: dict[tuple[str, int], _Part]
-
-
 class Reader:
     """One call of `Client.read`, whose docstring explains `on_lost`. Use a reader on one thread, and iterate over it
     once."""
@@ -111,11 +105,11 @@ class Reader:
         self._on_lost = on_lost
         self._columns = columns
         self._limits = limits
-        self._under_way: dict[int, _UnderWay] = {}
+        self._time = OwnTime()
+        self._in_flight: InFlight[dict[tuple[str, int], _Part]] = InFlight("Fetch", self._time, self._broke)
         self._not_begun: dict[tuple[str, int], deque[Range]] = defaultdict(deque)
         self._parts: dict[tuple[str, int], _Part] = {}
         self._patience_s = self._options["default.api.timeout.ms"] / 1000
-        self._paused_s = 0.0
         for each in ranges:
             if each.start < 0 or each.end < each.start:
                 raise ValueError(f"{each.topic}-{each.partition}: {each.start} to {each.end} is not a range of offsets")
@@ -125,19 +119,19 @@ class Reader:
             self._begin(key)
 
     def __iter__(self) -> Iterator[ArrowRows]:
+        self._time.start()
         try:
             while self._parts:
                 self._route()
                 self._send()
-                for node in self._wait():
+                self._in_flight.give_up()
+                for node in self._in_flight.wait(self._pause_s()):
                     for rows in self._take(node):
-                        handed_over = time.monotonic()
+                        self._time.stop()
                         yield rows
-                        self._paused_s += time.monotonic() - handed_over
+                        self._time.start()
         finally:
-            for under_way in self._under_way.values():
-                under_way.connection.close()  # otherwise a later read would receive the response
-            self._under_way.clear()
+            self._in_flight.drop()  # otherwise a later read would receive the responses
 
     def _begin(self, key: tuple[str, int]) -> None:
         """Starts the next range of a partition. A Fetch can contain a partition only once."""
@@ -151,12 +145,7 @@ class Reader:
             self._limits.max_bytes,
             check_crcs=self._options["check.crcs"],
         )
-        self._parts[key] = _Part(wanted, columns, self._now())
-
-    def _now(self) -> float:
-        """Returns the time without the pauses in which the caller worked on the rows. No broker is late because of
-        these pauses, so timeouts do not count them."""
-        return time.monotonic() - self._paused_s
+        self._parts[key] = _Part(wanted, columns, self._time.now())
 
     # -- routing
 
@@ -164,7 +153,7 @@ class Reader:
         """Finds the leaders of the partitions that need one."""
         now = time.monotonic()
         for part in self._parts.values():
-            if self._now() - part.progress_at > self._patience_s:
+            if self._time.now() - part.progress_at > self._patience_s:
                 raise Unreachable(
                     f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
                     f"range ends at {part.wanted.end}: {part.seen}"
@@ -199,7 +188,7 @@ class Reader:
             if part.node >= 0 and part.not_before <= now and not part.done:
                 by_node[part.node][key] = part
         for node, parts in by_node.items():
-            if node not in self._under_way and self._cluster.usable_at(node) <= now:
+            if node not in self._in_flight and self._cluster.usable_at(node) <= now:
                 self._send_to(node, parts)
 
     def _send_to(self, node: int, parts: dict[tuple[str, int], _Part]) -> None:
@@ -213,68 +202,45 @@ class Reader:
                 for each in parts.values()
             )
             request = connection.fetch_session.request(asked, by_id, ISOLATION[self._isolation], self._options)
-            wait_s = (self._options["request.timeout.ms"] + self._options["fetch.max.wait.ms"]) / 1000
-            correlation_id = connection.send(request, version, time.monotonic() + wait_s)
+            timeout_s = (self._options["request.timeout.ms"] + self._options["fetch.max.wait.ms"]) / 1000
+            self._in_flight.send(node, connection, request, version, timeout_s, parts)
         except (Disconnected, TimeoutError) as error:
             self._broke(node, error, parts)
-            return
-        self._under_way[node] = _UnderWay(connection, correlation_id, self._now() + wait_s, parts)
 
     def _broke(self, node: int, error: Exception, parts: dict[tuple[str, int], _Part]) -> None:
-        self._under_way.pop(node, None)
         self._cluster.broke(node, error)
         for part in parts.values():
             part.seen = str(error)
             part.look_again(self._cluster.retry.seconds(part.failures + 1))
 
-    def _wait(self) -> list[int]:
-        """Returns the nodes from which something can be read. Waits for one of them, or until a partition can be
-        fetched again."""
-        now = time.monotonic()
-        for node, under_way in list(self._under_way.items()):
-            if not under_way.connection.is_open:
-                self._broke(node, closed_meanwhile(under_way.connection), under_way.parts)
-            elif under_way.deadline <= self._now():
-                error = TimeoutError(f"{under_way.connection.place} did not answer a Fetch in time")
-                self._broke(node, error, under_way.parts)
-        buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
-        if buffered:
-            return buffered
-        times = [each.deadline + self._paused_s for each in self._under_way.values()]
-        for key, part in self._parts.items():
+    def _pause_s(self) -> float:
+        """Returns the seconds until a partition without a request in flight can be fetched."""
+        fetched = {key for parts in self._in_flight.cargoes() for key in parts}
+        times = [
+            max(part.not_before, self._cluster.usable_at(part.node) if part.node >= 0 else 0.0)
+            for key, part in self._parts.items()
             # A part whose broker already has a request in flight waits for the next request.
-            if part.node not in self._under_way and not any(key in each.parts for each in self._under_way.values()):
-                times.append(max(part.not_before, self._cluster.usable_at(part.node) if part.node >= 0 else 0.0))
-        wait_s = max(min(times) - now, 0.0)
-        if not self._under_way:
-            time.sleep(wait_s)
-            return []
-        ready = select.select([each.connection for each in self._under_way.values()], [], [], wait_s)[0]
-        return [node for node, each in self._under_way.items() if each.connection in ready]
+            if part.node not in self._in_flight and key not in fetched
+        ]
+        return min(times, default=math.inf) - time.monotonic()
 
     # -- answers
 
     def _take(self, node: int) -> Iterator[ArrowRows]:
-        under_way = self._under_way[node]
-        try:
-            answer = under_way.connection.receive()
-        except Disconnected as error:
-            self._broke(node, error, under_way.parts)
+        received = self._in_flight.receive(node)
+        if received is None:
             return
-        if answer is None or answer.correlation_id != under_way.correlation_id:
-            return
-        del self._under_way[node]
-        response = answer.message
-        session = under_way.connection.fetch_session
+        request, response = received
+        session = request.connection.fetch_session
         if response.error_code:
             session.reset()
             if response.error_code not in _SESSION_ERRORS and not ErrorCode(response.error_code).retriable:
                 raise error_for(ErrorCode(response.error_code))
-            for part in under_way.parts.values():
+            for part in request.cargo.values():
                 part.not_before = time.monotonic() + self._cluster.retry.seconds(1)
             return
         session.answered(response.session_id)
-        fed = list(self._parts_of(response, under_way.parts))
+        fed = list(self._parts_of(response, request.cargo))
         self._send()  # so that the broker works on the next response while this one is decoded
         yield from self._rows(fed)
 
@@ -312,7 +278,7 @@ class Reader:
             )
         part.position = position
         part.failures = 0
-        part.progress_at = self._now()
+        part.progress_at = self._time.now()
         return True
 
     def _readable(self, told: Any) -> int:
@@ -347,7 +313,7 @@ class Reader:
             raise error
         self._on_lost(error)
         part.position = min(start, part.wanted.end) if part.position < start else part.wanted.end
-        part.progress_at = self._now()
+        part.progress_at = self._time.now()
 
     def _rows(self, fed: list[_Part]) -> Iterator[ArrowRows]:
         for part in fed:

@@ -14,8 +14,8 @@ pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark],
 from pyspark.sql import datasource  # noqa: E402
 
 from kafkacore._fast.record.batch import CorruptBatchError  # noqa: E402
-from kafkacore.spark.errors import OptionError, SchemaError  # noqa: E402
-from kafkacore.spark.log import layout  # noqa: E402
+from kafkacore.spark.errors import ChangingDirectoryError, OptionError, SchemaError  # noqa: E402
+from kafkacore.spark.log import layout, scanning  # noqa: E402
 from kafkacore.testing import Broker  # noqa: E402
 from log_tables import rows, table  # noqa: E402
 from processes import wait_until  # noqa: E402
@@ -639,6 +639,55 @@ def test_table_has_each_record_once_when_a_swap_file_gets_its_name_during_the_li
     done = happens_before(monkeypatch, layout, "_end_offset", swap, finish)
     assert [row["offset"] for row in rows(copied, topics="small", columns="offset")] == list(range(3000))
     assert done
+
+
+def happens_after_each_look(monkeypatch, work):
+    """Makes `work` happen after each look at the files of a replica. The pauses between looks last no time. Returns a
+    list with an entry for each look."""
+    look, done = layout._look, []
+
+    def look_then_work(replica):
+        assert len(done) < 1000
+        seen = look(replica)
+        done.append(replica.path)
+        work(len(done))
+        return seen
+
+    monkeypatch.setattr(layout, "_look", look_then_work)
+    monkeypatch.setattr(layout.time, "sleep", lambda seconds: None)
+    return done
+
+
+def test_error_says_what_to_do_when_the_cleaner_replaces_segments_during_every_look(copied, monkeypatch):
+    _, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    data = second.read_bytes()
+    happens_after_each_look(monkeypatch, lambda number: swap_in(second, data))
+    with pytest.raises(ChangingDirectoryError, match=r"small-0: the cleaner replaced segments .* stop the broker"):
+        rows(copied, topics="small", columns="offset")
+
+
+def test_table_has_the_first_kept_record_first_when_segments_come_and_go_during_every_look(copied, monkeypatch):
+    logs = sorted((copied / "small-0").glob("*.log"))
+    second = int(logs[1].stem)
+
+    def retain_and_roll(number):
+        if number == 1:
+            logs[0].rename(f"{logs[0]}.deleted")
+        (copied / "small-0" / f"{3000 + number:020}.log").touch()
+
+    looks = happens_after_each_look(monkeypatch, retain_and_roll)
+    assert [row["offset"] for row in rows(copied, topics="small", columns="offset")] == list(range(second, 3000))
+    assert len(looks) == 2
+
+
+def test_error_says_what_to_do_when_a_segment_has_another_name_after_every_look(copied, monkeypatch):
+    first, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, "records")
+    first.unlink()
+    monkeypatch.setattr(scanning, "present", lambda segment: str(first))
+    monkeypatch.setattr(layout.time, "sleep", lambda seconds: None)
+    with pytest.raises(ChangingDirectoryError, match="small-0: the cleaner replaced segments"):
+        task_offsets(reader, tasks[0])
 
 
 def test_damage_names_the_new_file_when_a_replaced_segment_is_damaged(copied):

@@ -18,6 +18,10 @@ class DataLossError(RuntimeError):
     query continues instead."""
 
 
+class ChangingDirectoryError(RuntimeError):
+    """The files of a replica changed during every attempt to read them."""
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint holds offsets that this source did not write and cannot read."""
 

@@ -6,20 +6,25 @@ them to `.swap`. It renames the segments that these files replace to `.deleted`.
 """
 
 import glob
+import math
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import BatchScan
-from kafkacore.spark.errors import OptionError
+from kafkacore.spark.errors import ChangingDirectoryError, OptionError
 from kafkacore.storage import meta_properties, names
 from kafkacore.storage.errors import MalformedFileError
 
 NO_BROKER: Final = -1
 _SWAPPED: Final = names.LOG + names.SWAP
 _WHOLE: Final = 1 << 31  # larger than any batch
+_MOST_LOOKS: Final = 60
+_LEAST_PAUSE_S: Final = 0.001
+_MOST_PAUSE_S: Final = 1.0
 
 
 class LogDirectory(NamedTuple):
@@ -124,20 +129,43 @@ def replicas(log_dir: LogDirectory, only: str | None, kinds: Iterable[names.Kind
             yield Replica(log_dir, path, parsed.topic, parsed.partition, parsed.kind)
 
 
+class Looks:
+    """Counts the looks at a directory that changes while it is read, and pauses between them. The pauses grow, so that
+    the cleaner can finish a pass that replaces one segment after another. All looks together take about a minute."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._count = 1
+
+    def again(self) -> None:
+        """Waits until the next look. Raises ChangingDirectoryError after the last one."""
+        if self._count == _MOST_LOOKS:
+            raise ChangingDirectoryError(
+                f"{self._path}: the cleaner replaced segments during each of {_MOST_LOOKS} looks at this directory: "
+                "read it when the cleaner is idle, stop the broker, or read a snapshot of the file system"
+            )
+        time.sleep(min(_LEAST_PAUSE_S * (1 << min(self._count, 30)), _MOST_PAUSE_S))
+        self._count += 1
+
+
 def segments(replica: Replica) -> list[Segment]:
     """Returns the present segments of a replica, by offset. Leaves out files that vanish while it reads the
-    directory.
+    directory. Raises ChangingDirectoryError.
 
     The cleaner can replace segments while this function looks at one file after another. Then the list would contain
-    both the new file and a segment that the new file replaces. So the function looks again until it finds the same
-    files as before.
+    both the new file and a segment that the new file replaces. So the function looks twice, and begins again if the
+    cleaner has replaced files meanwhile. A roll adds segments at the end, and retention removes segments at the start.
+    Neither makes a look wrong, so a busy broker does not prevent two equal looks.
     """
-    seen = _look(replica)
+    looks = Looks(replica.path)
     while True:
-        ordered = _in_order(replica, *seen)
-        before, seen = seen, _look(replica)
-        if _files(seen) == _files(before):
-            return ordered
+        before = _look(replica)
+        ordered = _in_order(replica, *before)
+        after = _look(replica)
+        first, last = min(_bases(after), default=math.inf), max(_bases(before), default=math.inf)
+        if _files(before, first, last) == _files(after, first, last):
+            return [segment for segment in ordered if segment.base_offset >= first]
+        looks.again()
 
 
 _Found = dict[int, os.stat_result]
@@ -163,8 +191,12 @@ def _look(replica: Replica) -> tuple[_Found, _Found]:
     return plain, swapped
 
 
-def _files(found: tuple[_Found, _Found]) -> list[dict[int, int]]:
-    return [{base: stat.st_ino for base, stat in each.items()} for each in found]
+def _bases(found: tuple[_Found, _Found]) -> set[int]:
+    return found[0].keys() | found[1].keys()
+
+
+def _files(found: tuple[_Found, _Found], first: float, last: float) -> list[dict[int, int]]:
+    return [{base: stat.st_ino for base, stat in each.items() if first <= base <= last} for each in found]
 
 
 def _in_order(replica: Replica, plain: _Found, swapped: _Found) -> list[Segment]:

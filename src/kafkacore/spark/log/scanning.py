@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, BatchScan
-from kafkacore.spark.log.layout import Segment, present, segments
+from kafkacore.spark.log.layout import Looks, Segment, present, segments
 from kafkacore.spark.log.splits import Split
 
 BLOCK_BYTES: Final = 4 << 20
@@ -57,21 +57,29 @@ def opened(split: Split, open_file: Callable[[str, Split], _File]) -> tuple[_Fil
     of a replica divide its offsets among them without a gap or an overlap. The cleaner does not join or divide batches,
     and a batch keeps its base offset. It may join segments, but does not divide them. So each batch that the cleaner
     keeps belongs to the same split before and after, and is in one file.
+
+    Raises ChangingDirectoryError.
     """
-    while (place := _located(split)) is not None:
-        path, current = place
+    looks = Looks(split.segment.replica.path)
+    while True:
         try:
+            place = _located(split)
+            if place is None:
+                return None
+            path, current = place
             file = open_file(path, current)
         except FileNotFoundError:  # renamed since it was located
+            looks.again()
             continue
         if current.segment.is_at(path):
             return file, current
         file.close()  # replaced since it was located
-    return None
+        looks.again()
 
 
 def _located(split: Split) -> tuple[str, Split] | None:
-    """Returns the path of the file that holds the split's batches now, and the split as it is in this file."""
+    """Returns the path of the file that holds the split's batches now, and the split as it is in this file.
+    Raises FileNotFoundError if the file is renamed meanwhile."""
     path = present(split.segment)
     if path is not None:
         return path, split
@@ -81,10 +89,7 @@ def _located(split: Split) -> tuple[str, Split] | None:
     if not covering:  # retention has deleted it
         return None
     segment = covering[-1]
-    try:
-        start, end = _range(segment, split.first_offset, split.next_offset)
-    except FileNotFoundError:  # renamed since it was listed
-        return _located(split)
+    start, end = _range(segment, split.first_offset, split.next_offset)
     return segment.path, split._replace(segment=segment, start=start, end=end)
 
 

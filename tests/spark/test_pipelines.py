@@ -2,6 +2,7 @@
 known history. Also tests the table of commits that a stream fills.
 """
 
+import json
 from argparse import Namespace
 from datetime import UTC, datetime
 
@@ -362,6 +363,37 @@ def test_followed_commits_are_kept_when_the_group_commits_again_and_is_deleted(o
 
 
 # --- placement plan ---
+
+
+def broker(offset, kind, broker_id, **value):
+    return {"type": f"{kind}_RECORD", "offset": offset, "brokerId": broker_id, "value": json.dumps(value)}
+
+
+def test_broker_is_live_when_it_was_unfenced_after_its_last_registration(spark):
+    from kafkacore.spark.pipelines.placement_plan import brokers
+
+    def registered(offset, broker_id, *, fenced=True, leaving=False):
+        return broker(
+            offset, "REGISTER_BROKER", broker_id, fenced=fenced, inControlledShutdown=leaving, rack=f"r{broker_id}"
+        )
+
+    change = "BROKER_REGISTRATION_CHANGE"
+    rows = metadata(
+        spark,
+        registered(1, 1), broker(2, change, 1, fenced=-1, inControlledShutdown=0),
+        registered(3, 2),
+        registered(4, 3), broker(5, change, 3, fenced=-1), broker(6, change, 3, fenced=0, inControlledShutdown=1),
+        registered(7, 4), broker(8, "UNFENCE_BROKER", 4), broker(9, "FENCE_BROKER", 4),
+        registered(10, 5), broker(11, change, 5, fenced=-1), broker(12, "UNREGISTER_BROKER", 5),
+        broker(13, change, 6, fenced=-1), in_snapshot(100, registered(99, 6)),
+        in_snapshot(100, registered(99, 7, fenced=False)), broker(101, change, 7, fenced=0, logDirs=["x"]),
+        in_snapshot(50, registered(49, 8, fenced=False)), in_snapshot(100, registered(99, 8)),
+        in_snapshot(100, registered(99, 9, fenced=False, leaving=True)), registered(102, 9, fenced=False),
+    )  # fmt: skip
+    found = {row["brokerId"]: (row["rack"], row["live"]) for row in brokers(rows).collect()}
+    assert set(found) == {1, 2, 3, 4, 6, 7, 8, 9}
+    assert {broker_id for broker_id, (_, live) in found.items() if live} == {1, 7, 9}
+    assert found[7][0] == "r7"
 
 
 def test_placement_plan_is_written_with_a_table_of_brokers(run, story):

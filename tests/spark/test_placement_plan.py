@@ -138,8 +138,8 @@ def test_plan_beats_the_proposal_of_kafka_and_comes_true_when_it_is_applied(spar
     from kafkacore.spark.pipelines.placement_plan import plan_directories
     from kafkacore.spark.pipelines.report import Report
 
-    now, changed, racks = plan_directories(spark, directories(cluster))
-    assert racks == RACKS
+    now, changed, racks, fenced = plan_directories(spark, directories(cluster))
+    assert (racks, fenced) == (RACKS, frozenset())
     assert {(one.topic, one.number): one.replicas for one in now} == {
         (topic, number): tuple(replicas) for topic, rows in REPLICAS.items() for number, replicas in enumerate(rows)
     }

@@ -116,13 +116,55 @@ def test_plan_empties_a_broker_when_it_is_drained() -> None:
 
 
 def test_plan_is_refused_when_too_few_brokers_remain() -> None:
-    with pytest.raises(PlanError, match="t-0 has 3 replicas, but only 2 brokers may hold them"):
+    with pytest.raises(PlanError, match="must hold 3 replicas of t-0, but only 2 brokers may hold them"):
         plan([Partition("t", 0, (0, 1, 2), 1)], {0: None, 1: None, 2: None}, drained=[0])
 
 
-def test_plan_is_refused_when_a_broker_is_not_registered() -> None:
-    with pytest.raises(PlanError, match="t-0 has a replica on broker 9, which is not registered"):
-        plan([Partition("t", 0, (0, 9), 1)], {0: None, 1: None})
+def test_plan_is_refused_when_a_drained_broker_does_not_exist() -> None:
+    with pytest.raises(PlanError, match="broker 9 cannot be drained: it is not registered and holds no replicas"):
+        plan([Partition("t", 0, (0,), 1)], {0: None, 1: None}, drained=[9])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_plan_balances_the_live_brokers_and_leaves_a_fenced_one_alone(seed: int) -> None:
+    before = random_partitions(Random(seed), [0, 1, 2, 3, 4, 5], 300)
+    fenced = [2, 7]  # broker 7 is empty
+    after = applied(before, plan(before, dict.fromkeys(RACKS), fenced=fenced))
+    for broker in fenced:
+        held = {one.number for one in before if broker in one.replicas}
+        assert {one.number for one in after if broker in one.replicas} == held
+        led = {one.number for one in before if one.replicas[0] == broker}
+        assert {one.number for one in after if one.replicas[0] == broker} == led
+    now = load(after, [], RACKS)
+    live = [now.bytes[broker] for broker in RACKS if broker not in fenced]
+    mean = sum(live) / len(live)
+    largest = max(one.size for one in before)
+    assert max(live) <= max(mean * (1 + TOLERANCE), largest, mean + largest / 2)
+
+
+def test_plan_moves_replicas_from_a_fenced_broker_when_it_is_drained() -> None:
+    before = random_partitions(Random(7), [0, 1, 2, 3, 4, 5], 100)
+    now = load(before, plan(before, RACKS, drained=[4], fenced=[4, 5]), RACKS)
+    assert now.bytes[4] == 0
+    assert now.bytes[5] == load(before, [], RACKS).bytes[5]
+
+
+def test_plan_is_refused_when_only_a_fenced_broker_could_take_a_drained_replica() -> None:
+    with pytest.raises(PlanError, match="must hold 2 replicas of t-0, but only 1 brokers may hold them"):
+        plan([Partition("t", 0, (0, 1), 1)], {0: None, 1: None, 2: None}, drained=[0], fenced=[2])
+
+
+def test_plan_moves_replicas_to_another_rack_when_their_broker_is_not_registered() -> None:
+    before = [Partition("t", number, (0, 9), 10) for number in range(4)]
+    after = applied(before, plan(before, {0: "a", 1: "a", 2: "b"}))
+    assert all(2 in one.replicas and 9 not in one.replicas for one in after)
+
+
+def test_replica_stays_on_an_unregistered_broker_when_no_live_broker_may_take_it() -> None:
+    before = [Partition("t", 0, (0, 1, 9), 10), Partition("t", 1, (9,), 10)]
+    after = applied(before, plan(before, {0: None, 1: None, 2: None}, fenced=[2]))
+    assert set(after[0].replicas) == {0, 1, 9}
+    assert after[1].replicas[0] in (0, 1)
 
 
 def test_reassignment_json_has_the_form_of_kafka_reassign_partitions() -> None:

@@ -197,7 +197,7 @@ def _times(rows: DataFrame) -> list[object]:
 
 
 def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -> int:
-    now, changed, racks = placement_plan.plan_directories(
+    now, changed, racks, fenced = placement_plan.plan_directories(
         spark, arguments.path, drained=arguments.drain, hours=arguments.rate_hours
     )
     before, after = placement.load(now, [], racks), placement.load(now, changed, racks)
@@ -210,13 +210,22 @@ def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -
     )
     rows = [
         (
-            each, racks[each], before.bytes[each], after.bytes[each], before.rates[each], after.rates[each],
-            before.leaders[each], after.leaders[each],
+            each, racks.get(each), before.bytes[each], after.bytes.get(each, 0), before.rates[each],
+            after.rates.get(each, 0.0), before.leaders.get(each, 0), after.leaders.get(each, 0),
         )
-        for each in sorted(racks)
+        for each in sorted(before.bytes)
     ]  # fmt: skip
     kept = _keep(arguments, {"brokers": spark.createDataFrame(rows, columns)})["brokers"]
     report.text(f"{len(changed)} of {len(now)} partitions change, and {after.moved} bytes move.")
+    if fenced:
+        report.text(
+            f"The plan gives no replicas to brokers {', '.join(map(str, sorted(fenced)))}, which are fenced or in"
+            " controlled shutdown, and leaves their replicas where they are. --drain moves the replicas away."
+        )
+    if unregistered := sorted(before.bytes.keys() - racks.keys()):
+        report.text(
+            f"The plan moves replicas away from brokers {', '.join(map(str, unregistered))}, which are not registered."
+        )
     _plot_change(report, "Bytes of each broker", rows, 2, "bytes")
     _plot_change(report, "Bytes appended per second to each broker", rows, 4, "bytes per second")
     _plot_change(report, "Preferred leaders of each broker", rows, 6, "partitions")

@@ -7,7 +7,7 @@ timeline begins at the first record that is still in the log.
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
@@ -35,6 +35,11 @@ def records_once(metadata: DataFrame) -> DataFrame:
     latest = Window.partitionBy("offset").orderBy(F.desc("leaderEpoch"))
     once = log.withColumn("rank", F.row_number().over(latest)).where("rank = 1")
     return once.drop("rank", "broker", "file", "snapshot", "problem")
+
+
+def snapshot_offset() -> Column:
+    """Returns the last offset that a snapshot covers. The name of its file contains its end offset."""
+    return F.regexp_extract("file", _SNAPSHOT, 1).cast("long") - 1
 
 
 def topic_names(metadata: DataFrame) -> DataFrame:
@@ -107,13 +112,12 @@ def isr_changes(changes: DataFrame) -> DataFrame:
 
 def last_states(metadata: DataFrame) -> DataFrame:
     """Returns topic, partition, replicas, leader and isr at the end of the log. A state that the log lacks comes
-    from a snapshot. The name of a snapshot contains its end offset. Deleted topics are left out."""
+    from a snapshot. Deleted topics are left out."""
     fields = ("replicas", "leader", "isr")
     log = records_once(metadata).where(F.col("type").isin("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"))
     snapshots = metadata.where(F.col("snapshot") & (F.col("type") == "PARTITION_RECORD"))
-    covered = F.regexp_extract("file", _SNAPSHOT, 1).cast("long") - 1
     states = log.select(*_PARTITION, F.col("offset").alias("at"), *fields).unionByName(
-        snapshots.select(*_PARTITION, covered.alias("at"), *fields)
+        snapshots.select(*_PARTITION, snapshot_offset().alias("at"), *fields)
     )
     known = states.withColumn("leader", F.when(F.col("leader") != _UNCHANGED, F.col("leader")))
     last = known.groupBy(*_PARTITION).agg(

@@ -8,6 +8,10 @@ move may add a little to one load if it takes much from the other.
 The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
 changes the order of replicas to balance the preferred leaders, which moves no bytes. A move never leaves a partition on
 fewer racks than before. The running time is proportional to (partitions moved) x (partitions of a broker).
+
+Only live brokers get replicas or leaders. A fenced broker usually comes back, so its replicas stay, unless the caller
+drains the broker. An unregistered broker does not come back, so its replicas move, except those that no live broker may
+hold. The balance leaves out replicas that stay on such brokers.
 """
 
 from collections import deque
@@ -45,21 +49,26 @@ class PlanError(ValueError):
 
 
 def plan(
-    partitions: Sequence[Partition], racks: Mapping[int, str | None], *, drained: Collection[int] = ()
+    partitions: Sequence[Partition],
+    racks: Mapping[int, str | None],
+    *,
+    drained: Collection[int] = (),
+    fenced: Collection[int] = (),
 ) -> list[Partition]:
     """Returns the partitions whose replicas, or whose order of replicas, should change, with their new replicas.
 
     Args:
         partitions: all partitions of the cluster.
-        racks: the rack of each broker that may hold replicas; None for a broker without a rack.
+        racks: the rack of each registered broker; None for a broker without a rack.
         drained: brokers that hold no replicas after the plan.
+        fenced: registered brokers that get no replicas.
 
     Raises:
-        PlanError: a partition has more replicas than there are brokers that may hold them, or has a replica on an
-            unknown broker.
+        PlanError: more replicas must be on live brokers than there are such brokers, or a drained broker is unknown.
     """
-    work = _Plan(partitions, racks, drained)
+    work = _Plan(partitions, racks, drained, fenced)
     work.drain()
+    work.leave_unregistered()
     work.even_out()
     work.even_out_leaders()
     work.even_out(followers_only=True)  # moved leader replicas have changed how full the brokers are
@@ -101,49 +110,60 @@ def load(before: Sequence[Partition], after: Sequence[Partition], brokers: Colle
 
 class _Plan:
     def __init__(
-        self, partitions: Sequence[Partition], racks: Mapping[int, str | None], drained: Collection[int]
+        self,
+        partitions: Sequence[Partition],
+        racks: Mapping[int, str | None],
+        drained: Collection[int],
+        fenced: Collection[int],
     ) -> None:
         self.before = partitions
         self.racks = racks
         self.drained = set(drained)
-        self.targets = [broker for broker in racks if broker not in self.drained]
+        self.targets = [broker for broker in racks if broker not in self.drained and broker not in fenced]
         self.replicas = [list(one.replicas) for one in partitions]
         self.on: dict[int, set[int]] = {broker: set() for broker in racks}
         for index, one in enumerate(partitions):
-            self._check(one)
             for broker in one.replicas:
-                self.on[broker].add(index)
+                self.on.setdefault(broker, set()).add(index)
+        self._check()
+        # The number of replicas of each partition that live brokers hold after the plan.
+        staying = set(fenced) - self.drained
+        self.counts = [
+            min(sum(broker not in staying for broker in one.replicas), len(self.targets)) for one in partitions
+        ]
         # The shares of each replica in both loads, and the loads of each broker. The unit is the mean of the brokers.
         sizes = self._shares([one.size for one in partitions])
         rates = self._shares([one.rate for one in partitions])
         self.shares = list(zip(sizes, rates, strict=True))
         # A move costs the bytes of the replica, and some work that is equal for all replicas. This work costs as much
         # as the bytes of a mean replica.
-        self.mean_share = len(self.targets) / max(sum(len(one.replicas) for one in partitions), 1)
+        self.mean_share = len(self.targets) / max(sum(self.counts), 1)
         self.held = {
             broker: (sum(sizes[index] for index in on), sum(rates[index] for index in on))
             for broker, on in self.on.items()
         }
 
     def _shares(self, values: Sequence[float]) -> list[float]:
-        total = sum(value * len(one.replicas) for value, one in zip(values, self.before, strict=True))
+        total = sum(value * count for value, count in zip(values, self.counts, strict=True))
         return [value * len(self.targets) / total if total else 0.0 for value in values]
 
-    def _check(self, one: Partition) -> None:
-        unknown = [broker for broker in one.replicas if broker not in self.racks]
-        if unknown:
-            raise PlanError(f"{one.topic}-{one.number} has a replica on broker {unknown[0]}, which is not registered")
-        if len(one.replicas) > len(self.targets):
-            raise PlanError(
-                f"{one.topic}-{one.number} has {len(one.replicas)} replicas, but only {len(self.targets)} brokers may"
-                " hold them"
-            )
+    def _check(self) -> None:
+        if unknown := sorted(self.drained - self.on.keys()):
+            raise PlanError(f"broker {unknown[0]} cannot be drained: it is not registered and holds no replicas")
+        must = self.drained.union(self.targets)
+        for one in self.before:
+            count = len(must.intersection(one.replicas))
+            if count > len(self.targets):
+                raise PlanError(
+                    f"live brokers must hold {count} replicas of {one.topic}-{one.number}, but only"
+                    f" {len(self.targets)} brokers may hold them"
+                )
 
     # --- moves ---
 
     def spread(self, brokers: Sequence[int]) -> int:
-        """Returns the number of racks of these brokers. A broker without a rack counts as its own rack."""
-        return len({self.racks[broker] or broker for broker in brokers})
+        """Returns the number of racks of these brokers. A broker without a known rack counts as its own rack."""
+        return len({self.racks.get(broker) or broker for broker in brokers})
 
     def may_move(self, index: int, source: int, target: int) -> bool:
         current = self.replicas[index]
@@ -179,17 +199,29 @@ class _Plan:
         self.on[target].add(index)
 
     def drain(self) -> None:
-        for broker in sorted(self.drained & set(self.racks)):
-            # The largest replicas move first, because they then have the most brokers to choose from.
-            for index in sorted(self.on[broker], key=lambda index: (-max(self.shares[index]), index)):
-                allowed = [target for target in self.targets if self.may_move(index, broker, target)]
-                if not allowed:
-                    one = self.before[index]
-                    raise PlanError(
-                        f"{one.topic}-{one.number} cannot leave broker {broker} without losing a rack: no other broker"
-                        " in a separate rack may hold the replica"
-                    )
+        for broker in sorted(self.drained):
+            if stuck := self._leave(broker):
+                one = self.before[stuck[0]]
+                raise PlanError(
+                    f"{one.topic}-{one.number} cannot leave broker {broker} without losing a rack: no other broker"
+                    " in a separate rack may hold the replica"
+                )
+
+    def leave_unregistered(self) -> None:
+        for broker in sorted(self.on.keys() - self.racks.keys() - self.drained):
+            self._leave(broker)
+
+    def _leave(self, broker: int) -> list[int]:
+        """Moves the replicas of a broker to live brokers. Returns the partitions that no live broker may take."""
+        stuck = []
+        # The largest replicas move first, because they then have the most brokers to choose from.
+        for index in sorted(self.on[broker], key=lambda index: (-max(self.shares[index]), index)):
+            allowed = [target for target in self.targets if self.may_move(index, broker, target)]
+            if allowed:
                 self.move(index, broker, min(allowed, key=lambda target: self.room(index, target)))
+            else:
+                stuck.append(index)
+        return stuck
 
     def even_out(self, *, followers_only: bool = False) -> None:
         """Moves replicas away from the fullest broker that can give one. Stops when no move reduces the strain."""
@@ -239,7 +271,7 @@ class _Plan:
         partition. That broker may hand another leadership on, along a chain that ends at a broker with too few. If no
         chain reaches a broker, it holds too few replicas to lead its share, so the smallest leader replicas move
         there."""
-        led: dict[int, set[int]] = {broker: set() for broker in self.racks}
+        led: dict[int, set[int]] = {broker: set() for broker in self.on}
         for index, replicas in enumerate(self.replicas):
             led[replicas[0]].add(index)
         moved = True
@@ -287,7 +319,7 @@ class _Plan:
             broker = waiting.popleft()
             for index in sorted(led[broker]):
                 for other in self.replicas[index]:
-                    if other == start or other in came:
+                    if other == start or other in came or other not in self.targets:
                         continue
                     came[other] = (index, broker, other)
                     if len(led[other]) <= len(led[start]) - 2:

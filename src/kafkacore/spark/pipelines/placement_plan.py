@@ -6,16 +6,18 @@ Spark counts the bytes. The driver makes the plan from one row for each partitio
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from kafkacore.spark.pipelines.controller_report import last_states
+from kafkacore.spark.pipelines.controller_report import last_states, records_once, snapshot_offset
 from kafkacore.spark.pipelines.placement import Partition, plan
 
 RATE_HOURS: Final = 24.0
 _PARTITION: Final = ("topic", "partition")
+_REGISTRATIONS: Final = ("REGISTER_BROKER_RECORD", "UNREGISTER_BROKER_RECORD")
+_FENCINGS: Final = ("BROKER_REGISTRATION_CHANGE_RECORD", "FENCE_BROKER_RECORD", "UNFENCE_BROKER_RECORD")
 
 
 def sizes(segments: DataFrame) -> DataFrame:
@@ -52,25 +54,51 @@ def rates(batches: DataFrame, segments: DataFrame, *, hours: float = RATE_HOURS)
 
 
 def brokers(metadata: DataFrame) -> DataFrame:
-    """Returns brokerId and rack of each registered broker."""
-    registered = metadata.where(F.col("type").isin("REGISTER_BROKER_RECORD", "UNREGISTER_BROKER_RECORD"))
-    rack = F.get_json_object("value", "$.rack").alias("rack")
-    last = registered.select(
-        "brokerId", "type", rack, F.when(F.col("snapshot"), -1).otherwise(F.col("offset")).alias("at")
+    """Returns brokerId and rack of each registered broker, and `live`: whether it is neither fenced nor in controlled
+    shutdown. A state that the log lacks comes from a snapshot."""
+    log = records_once(metadata).select("type", "brokerId", "value", F.col("offset").alias("at"))
+    snapshots = metadata.where("snapshot").select("type", "brokerId", "value", snapshot_offset().alias("at"))
+    records = log.unionByName(snapshots).where(F.col("type").isin(*_REGISTRATIONS, *_FENCINGS))
+    fenced, leaving = (F.get_json_object("value", f"$.{name}") for name in ("fenced", "inControlledShutdown"))
+    registers = F.col("type") == "REGISTER_BROKER_RECORD"
+    # A change record has the numbers 1 and -1 for a new state, and 0 for an unchanged one. Only a registration ends a
+    # controlled shutdown.
+    states = {
+        "registered": F.when(F.col("type").isin(*_REGISTRATIONS), registers),
+        "rack": F.when(registers, F.struct(F.get_json_object("value", "$.rack").alias("name"))),
+        "fenced": F.when((F.col("type") == "FENCE_BROKER_RECORD") | fenced.isin("true", "1"), True).when(
+            (F.col("type") == "UNFENCE_BROKER_RECORD") | fenced.isin("false", "-1"), False
+        ),
+        "leaving": F.when(leaving.isin("true", "1"), True).when(registers, False),
+    }
+    known = records.select("brokerId", "at", *(state.alias(name) for name, state in states.items()))
+    last = known.groupBy("brokerId").agg(
+        *(F.max_by(name, F.when(F.col(name).isNotNull(), F.col("at"))).alias(name) for name in states)
     )
-    newest = last.groupBy("brokerId").agg(F.max_by(F.struct("type", "rack"), "at").alias("last"))
-    return newest.where(F.col("last.type") == "REGISTER_BROKER_RECORD").select(
-        "brokerId", F.col("last.rack").alias("rack")
-    )
+    live = ~(F.coalesce("fenced", F.lit(False)) | F.coalesce("leaving", F.lit(False)))
+    return last.where("registered").select("brokerId", F.col("rack.name").alias("rack"), live.alias("live"))
+
+
+class Planned(NamedTuple):
+    """A plan, and the brokers for which it was made. `fenced` are the registered brokers that are fenced or in
+    controlled shutdown, and get no replicas."""
+
+    now: list[Partition]
+    changed: list[Partition]
+    racks: dict[int, str | None]
+    fenced: frozenset[int]
 
 
 def plan_directories(
     spark: SparkSession, paths: Iterable[str], *, drained: Collection[int] = (), hours: float = RATE_HOURS
-) -> tuple[list[Partition], list[Partition], dict[int, str | None]]:
+) -> Planned:
     """Makes a plan for the cluster to which these log directories belong. Together they must contain the metadata log
     and a replica of each partition. Rates are averages over the last `hours`.
 
-    Returns all partitions in their current state, the changed partitions, and the rack of each broker.
+    If every broker is fenced or in controlled shutdown, the cluster has stopped, and the plan treats all of them as
+    live.
+
+    Returns all partitions in their current state, and the changed partitions.
 
     Raises:
         PlanError: the brokers cannot hold the replicas.
@@ -93,7 +121,11 @@ def plan_directories(
             )
             for row in rows.toLocalIterator()
         ]
-        racks = {row["brokerId"]: row["rack"] for row in brokers(metadata).toLocalIterator()}
+        registered = brokers(metadata).collect()
     finally:
         metadata.unpersist()
-    return now, plan(now, racks, drained=drained), racks
+    racks = {row["brokerId"]: row["rack"] for row in registered}
+    fenced = frozenset(row["brokerId"] for row in registered if not row["live"])
+    if len(fenced) == len(racks):
+        fenced = frozenset()
+    return Planned(now, plan(now, racks, drained=drained, fenced=fenced), racks, fenced)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -431,6 +432,83 @@ def test_table_has_each_record_once_when_a_directory_is_renamed_while_it_is_read
     after = [offset for task in tasks[1:] for offset in task_offsets(reader, task)]
     assert after == []  # the topic was deleted
     assert before == list(range(len(before)))
+
+
+# --- replicas that move to another directory ---
+
+MOVING = f"small-0.{'0' * 32}-future"
+
+
+@pytest.fixture
+def moving(copied, tmp_path):
+    """Returns two log directories of a broker, which has copied the replica of the topic `small` to the second one."""
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(copied / "meta.properties", other)
+    shutil.copytree(copied / "small-0", other / MOVING)
+    return copied, other
+
+
+def finish_move(source, target):
+    (target / MOVING).rename(target / "small-0")
+    (source / "small-0").rename(source / f"small-0.{'0' * 32}-delete")
+
+
+def happens_during_listing(monkeypatch, path, when, work):
+    """Makes `work` happen once, right before or right after the directories in `path` are listed."""
+    list_directory, done = os.listdir, []
+
+    def list_then_work(at):
+        if Path(at) != path or done:
+            return list_directory(at)
+        done.append(path)
+        if when == "before":
+            work()
+        found = list_directory(at)
+        if when == "after":
+            work()
+        return found
+
+    monkeypatch.setattr(os, "listdir", list_then_work)
+
+
+@pytest.mark.parametrize(("first", "when"), [(0, "before"), (0, "after"), (1, "before"), (1, "after")])
+@pytest.mark.parametrize(("name", "column"), [("records", "offset"), ("batches", "baseOffset")])
+def test_table_has_each_record_once_when_a_replica_moves_during_the_listing(
+    moving, monkeypatch, first, when, name, column
+):
+    source, target = moving
+    paths = f"{moving[first]},{moving[1 - first]}"
+    happens_during_listing(monkeypatch, target, when, lambda: finish_move(source, target))
+    assert [row[column] for row in rows(paths, name, topics="small")] == list(range(3000))
+
+
+def test_table_has_each_record_once_when_a_replica_moves_while_its_segments_are_listed(moving, monkeypatch):
+    source, target = moving
+    happens_during_listing(monkeypatch, source / "small-0", "before", lambda: finish_move(source, target))
+    found = rows(f"{source},{target}", columns="offset", topics="small")
+    assert [row["offset"] for row in found] == list(range(3000))
+
+
+def test_table_has_each_record_once_when_the_listing_falls_between_the_two_renames(moving, monkeypatch):
+    source, target = moving
+    (target / MOVING).rename(target / "small-0")
+    deleted = source / f"small-0.{'0' * 32}-delete"
+    monkeypatch.setattr(time, "sleep", lambda seconds: (source / "small-0").rename(deleted))
+    found = rows(f"{source},{target}", columns="offset", topics="small")
+    assert [row["offset"] for row in found] == list(range(3000))
+
+
+def test_table_has_both_copies_when_two_directories_hold_a_live_replica_of_one_broker(moving):
+    source, target = moving
+    (target / MOVING).rename(target / "small-0")
+    assert len(rows(f"{source},{target}", columns="offset", topics="small")) == 6000
+
+
+def test_future_log_is_read_beside_the_current_one_when_it_is_included(moving):
+    source, target = moving
+    found = rows(f"{source},{target}", "segments", topics="small", include="future")
+    assert {(row["directory"], row["kind"]) for row in found} == {(str(source), "live"), (str(target), "future")}
 
 
 # --- filters on timestamps ---

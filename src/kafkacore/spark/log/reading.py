@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 from kafkacore.spark.columns import arrow_schema, check_choice
 from kafkacore.spark.log.batches import header_batches
 from kafkacore.spark.log.internal_topics import decoded_batches
-from kafkacore.spark.log.layout import LogDirectory, Replica, Segment, log_directories, replicas, segments
+from kafkacore.spark.log.layout import LogDirectory, Replica, Segment, log_directories, segments
+from kafkacore.spark.log.moving import Listed, listings
 from kafkacore.spark.log.options import LogOptions
 from kafkacore.spark.log.records import record_batches
 from kafkacore.spark.log.rows import batches_of
@@ -51,15 +52,18 @@ class LogReader(DataSourceReader):
         self.given = schema
 
     def partitions(self) -> list[InputPartition]:
-        options = self.options
         found: list[InputPartition] = []
-        for log_dir, only in log_directories(options.paths):
-            listed = [each for each in replicas(log_dir, only, options.kinds) if self._wants(each.topic)]
-            if options.table in ("segments", "indexes", "checkpoints"):
-                found.append(DirectoryTask(log_dir, listed))
-            else:
-                found += [SplitTask(split) for each in listed for split in self._splits(each)]
+        for listing in listings(log_directories(self.options.paths), self.options.kinds):
+            found = [task for listed in listing for task in self._tasks(listed)]
         return found
+
+    def _tasks(self, listed: Listed) -> Iterator[InputPartition]:
+        wanted = [each for each in listed.replicas if self._wants(each.topic)]
+        if self.options.table in ("segments", "indexes", "checkpoints"):
+            yield DirectoryTask(listed.log_dir, wanted)
+        else:
+            for each in wanted:
+                yield from map(SplitTask, self._splits(each))
 
     def _wants(self, topic: str) -> bool:
         if self.options.table == "metadata":

@@ -12,8 +12,10 @@ pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark],
 
 from audited_cluster import (
     TOPICS,
+    base_offset,
     batches,
     cut,
+    divide,
     first_segment,
     kill_and_recover,
     lose,
@@ -128,18 +130,46 @@ def test_lost_newest_record_of_a_key_is_found_in_a_compacted_topic(audit, copied
     assert {row["broker"] for row in rows} == {3}
 
 
+@pytest.mark.parametrize("compacted", [(), ("orders",)], ids=["plain", "compacted"])
+def test_records_that_retention_deletes_during_the_audit_are_not_lost(audit, copied, monkeypatch, compacted):
+    from kafkacore.spark.pipelines import replica_audit
+
+    path, column = first_segment(copied[3], "orders"), "offset" if compacted else "baseOffset"
+    count = len(batches(path))
+    first, second = (base_offset(batches(path)[number]) for number in (count - 4, count - 2))
+    divide(path, count - 4, count - 2)
+    load = replica_audit._load
+
+    def load_while_retention_runs(spark, paths, name, **options):
+        """The task of the second segment comes after its deletion. The other tasks come before it."""
+        found = load(spark, paths, name, **options)
+        if name != ("records" if compacted else "batches"):
+            return found
+        deleted = f"broker = 3 and topic = 'orders' and partition = 0 and {column} between {first} and {second - 1}"
+        found = found.where(f"not coalesce({deleted}, false)").cache()
+        found.count()
+        for segment in sorted(path.parent.glob("*.log"))[:2]:
+            segment.rename(f"{segment}.deleted")
+        return found
+
+    monkeypatch.setattr(replica_audit, "_load", load_while_retention_runs)
+    assert audit(copied, compacted=compacted) == []
+
+
 @pytest.fixture
 def differing(spark):
     """Returns a function that audits the records of a compacted partition. `records` maps a broker to its records as
     offset, key and value. `ends` maps a broker to the end of its log. All brokers have committed 100 records."""
     from kafkacore.spark.log.tables import SCHEMAS
-    from kafkacore.spark.pipelines.replica_audit import findings
+    from kafkacore.spark.pipelines.replica_audit import findings, newest_records
 
     def run(records, ends, *, aborted=()):
         def frame(rows, schema):
             return spark.createDataFrame(rows, schema)
 
         held = [(node, "t", 0, at, key, value, None) for node, of in records.items() for at, key, value in of]
+        compacted = frame([("t", 0)], "topic string, partition int")
+        schema = "broker int, topic string, partition int, offset bigint, key string, value string, problem string"
         found = findings(
             frame([], SCHEMAS["batches"]),
             frame(
@@ -147,10 +177,8 @@ def differing(spark):
                 "topic string, partition int, broker int, start bigint, end bigint, highWatermark bigint,"
                 " present boolean, committed bigint",
             ),
-            frame(
-                held, "broker int, topic string, partition int, offset bigint, key string, value string, problem string"
-            ),
-            compacted=frame([("t", 0)], "topic string, partition int"),
+            newest_records(frame(held, schema), compacted),
+            compacted=compacted,
             aborted=frame(
                 [("t", 0, first, last, None) for first, last in aborted],
                 "topic string, partition int, offset bigint, position bigint, problem string",

@@ -111,6 +111,14 @@ def lose(path, number):
     return base_offset(found[number])
 
 
+def divide(path, *numbers):
+    """Divides a segment before each of these batches. The parts have no indexes."""
+    found = batches(path)
+    for start, end in zip((0, *numbers), (*numbers, len(found)), strict=True):
+        part = path.with_name(f"{base_offset(found[start]) if start else int(path.stem):020}.log")
+        part.write_bytes(b"".join(found[start:end]))
+
+
 def cut(path, number):
     """Truncates the segment at batch `number`. Returns the base offset of that batch."""
     found = batches(path)

@@ -15,6 +15,10 @@ same batches at the same offsets, without gaps. The audit compares:
   record is a tombstone, or belongs to an aborted transaction, may be gone on another replica. A record may also be gone
   there if that replica already has a newer record of the key.
 
+The brokers may run meanwhile. Retention and DeleteRecords then delete records of one replica before the audit reads
+them, and of another replica afterwards. So the audit reads the starts of the logs after it has read all records, and
+leaves out what lies below them. It reads the high watermarks before, so that each log is then at least as long.
+
 Nothing is collected on the driver. The cost is one pass over the batches, two shuffles by partition and base offset,
 and for compacted partitions a pass over the records with one shuffle by key.
 """
@@ -73,21 +77,29 @@ def audit_directories(
     given = ",".join(paths)
 
     def table(name: str, **options: str) -> DataFrame:
-        reader = spark.read.format("kafkacore-log").option("path", given).option("table", name)
-        return reader.options(onCorrupt="rows", **options).load()
+        return _load(spark, given, name, **options)
 
-    _refuse_replicas_of_one_broker(table("segments"))
+    segments = table("segments").cache()
+    _refuse_replicas_of_one_broker(segments)
     checkpoints = table("checkpoints").cache()
     cleaned = compacted_partitions(checkpoints, compacted)
     topics = sorted(row["topic"] for row in cleaned.select("topic").distinct().collect())
     of_compacted = {"topics": ",".join(topics)}
-    records = table("records", columns=_RECORDS, **of_compacted) if topics else None
+    newest = newest_records(table("records", columns=_RECORDS, **of_compacted), cleaned).cache() if topics else None
     aborted = table("indexes", indexTypes="transaction", **of_compacted) if topics else None
     # All checks read the same batches. Without the cache, Spark would read the files once for each check.
     batches = table("batches", columns=_BATCHES).cache()
-    bounds = replica_bounds(_live(batches), table("segments"), checkpoints).cache()
-    found = findings(batches, bounds, records, compacted=cleaned, aborted=aborted, isr=isr)
+    for scanned in (batches, newest):
+        if scanned is not None:
+            scanned.count()  # reads the files now
+    bounds = replica_bounds(_live(batches), segments, checkpoints, later=table("segments")).cache()
+    found = findings(batches, bounds, newest, compacted=cleaned, aborted=aborted, isr=isr)
     return Audit(found.unionByName(_unreadable(checkpoints)).orderBy(*_PARTITION, "offset", "broker"), bounds)
+
+
+def _load(spark: SparkSession, paths: str, name: str, **options: str) -> DataFrame:
+    reader = spark.read.format("kafkacore-log").option("path", paths).option("table", name)
+    return reader.options(onCorrupt="rows", **options).load()
 
 
 def _refuse_replicas_of_one_broker(segments: DataFrame) -> None:
@@ -110,7 +122,7 @@ def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> 
 def findings(
     batches: DataFrame,
     bounds: DataFrame,
-    records: DataFrame | None,
+    newest: DataFrame | None,
     *,
     compacted: DataFrame,
     aborted: DataFrame | None = None,
@@ -123,7 +135,7 @@ def findings(
     Args:
         batches: the table `batches`.
         bounds: the bounds of each replica.
-        records: the table `records` of compacted topics; None if there are none.
+        newest: the newest records of compacted partitions; None if there are none.
         compacted: topic and partition of compacted partitions.
         aborted: the entries of transaction indexes of compacted topics in the table `indexes`, if known.
         isr: topic, partition and broker of the members of each ISR, if known.
@@ -137,12 +149,12 @@ def findings(
     found = (
         _corrupt(live)
         .unionByName(_too_short(bounds, isr))
-        .unionByName(_gaps(plain))
+        .unionByName(_gaps(plain, bounds))
         .unionByName(_duplicates(plain))
         .unionByName(_differences(plain, bounds))
     )
-    if records is not None:
-        found = found.unionByName(_differing_keys(records, compacted, bounds, aborted))
+    if newest is not None:
+        found = found.unionByName(_differing_keys(newest, compacted, bounds, aborted))
     return found
 
 
@@ -150,21 +162,34 @@ def _live(batches: DataFrame) -> DataFrame:
     return batches.where((F.col("kind") == "live") & F.col("topic").isNotNull())
 
 
-def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFrame) -> DataFrame:
+def newest_records(records: DataFrame, compacted: DataFrame) -> DataFrame:
+    """Returns topic, partition, broker, key, and `newest`: the offset of the key's newest record on this replica, the
+    hash of its value, and whether it is a tombstone (`gone`). The input is the table `records`."""
+    kept = records.where(F.col("problem").isNull()).join(F.broadcast(compacted), list(_PARTITION), "left_semi")
+    content = F.struct("offset", F.xxhash64("value").alias("hash"), F.col("value").isNull().alias("gone"))
+    return kept.groupBy(*_REPLICA, "key").agg(F.max_by(content, "offset").alias("newest"))
+
+
+def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFrame, *, later: DataFrame) -> DataFrame:
     """Returns for each replica the `start` and the `end` of its log, its checkpointed high watermark (0 if no file
     contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition. A
-    log without records ends where its last segment begins."""
+    log without records ends where its last segment begins.
+
+    `segments` and `checkpoints` were read before the batches, and `later` is the table `segments` after them. A log
+    starts where it started later. If all its batches were deleted meanwhile, it also ends there.
+    """
     logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
     files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
     bases = files.agg(F.min("baseOffset").alias("first"), F.max("baseOffset").alias("lastBase"))
-    joined = bases.join(logs, list(_REPLICA), "full")
+    starts = later.where(F.col("kind") == "live").groupBy(*_REPLICA).agg(F.min("baseOffset").alias("laterFirst"))
+    joined = bases.join(logs, list(_REPLICA), "full").join(starts, list(_REPLICA), "left")
     for kind, name in ((_HIGH_WATERMARK, "highWatermark"), (_LOG_START, "deletedTo")):
         joined = joined.join(_offsets_of(checkpoints, kind, name), list(_REPLICA), "full")
     zero = F.lit(0)
     known = joined.select(
         *_REPLICA,
-        F.greatest(F.coalesce("first", zero), F.coalesce("deletedTo", zero)).alias("start"),
-        F.greatest(F.coalesce("lastEnd", zero), F.coalesce("lastBase", zero)).alias("end"),
+        F.greatest(*(F.coalesce(name, zero) for name in ("first", "laterFirst", "deletedTo"))).alias("start"),
+        F.greatest(*(F.coalesce(name, zero) for name in ("lastEnd", "lastBase", "laterFirst"))).alias("end"),
         F.coalesce("highWatermark", zero).alias("highWatermark"),
         F.col("first").isNotNull().alias("present"),
     )
@@ -227,12 +252,16 @@ def _absent(bounds: DataFrame, members: DataFrame) -> DataFrame:
     return absent.join(committed, list(_PARTITION)).withColumn("end", F.lit(0).cast("long"))
 
 
-def _gaps(batches: DataFrame) -> DataFrame:
-    """Returns gaps and overlaps. A gap is a range of offsets between two batches of a replica that no batch covers.
-    Batches that share offsets overlap."""
+def _gaps(batches: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Returns gaps and overlaps. A gap is a range of offsets between two batches of a replica that no batch covers, and
+    that is not below the start of the log. Batches that share offsets overlap."""
     order = Window.partitionBy(*_REPLICA).orderBy("baseOffset", "lastOffset")
     ends = batches.withColumn("before", F.max("lastOffset").over(order.rowsBetween(Window.unboundedPreceding, -1)) + 1)
-    holes = ends.where(F.col("baseOffset") > F.col("before"))
+    holes = (
+        ends.join(bounds.select(*_REPLICA, "start"), list(_REPLICA))
+        .withColumn("before", F.greatest("before", "start"))
+        .where(F.col("baseOffset") > F.col("before"))
+    )
     detail = F.format_string(
         "no batch holds the offsets before the one at %s in %s", F.col("baseOffset"), F.col("file")
     )
@@ -284,29 +313,26 @@ def _differences(batches: DataFrame, bounds: DataFrame) -> DataFrame:
     return rare.select(*_row(DIFFERENT, F.col("baseOffset"), F.col("content.lastOffset") + 1, detail))
 
 
-def _differing_keys(
-    records: DataFrame, compacted: DataFrame, bounds: DataFrame, aborted: DataFrame | None
-) -> DataFrame:
+def _differing_keys(newest: DataFrame, compacted: DataFrame, bounds: DataFrame, aborted: DataFrame | None) -> DataFrame:
     """Returns the keys of compacted partitions whose newest record is committed, is at an offset that all replicas
     reach, and differs between them."""
     reach = bounds.where("present").withColumn("common", F.max("start").over(Window.partitionBy(*_PARTITION)))
     reach = reach.withColumn("shared", F.least(F.min("end").over(Window.partitionBy(*_PARTITION)), F.col("committed")))
-    kept = records.where(F.col("problem").isNull()).join(F.broadcast(compacted), list(_PARTITION), "left_semi")
-    kept = kept.join(reach.select(*_REPLICA, "common"), list(_REPLICA)).where(F.col("offset") >= F.col("common"))
-    newest = kept.groupBy(*_REPLICA, "key").agg(
-        F.max_by(F.struct("offset", F.xxhash64("value").alias("hash"), F.col("value").isNull().alias("gone")), "offset")
-        .alias("newest")
-    )  # fmt: skip
+    kept = newest.join(reach.select(*_REPLICA, "common"), list(_REPLICA))
     replicas = (
         reach.join(F.broadcast(compacted), list(_PARTITION), "left_semi")
         .groupBy(*_PARTITION)
         .agg(F.collect_set("broker").alias("brokers"), F.first("shared").alias("shared"))
     )
-    by_key = newest.groupBy(*_PARTITION, "key").agg(
-        F.collect_list(F.struct("broker", "newest")).alias("copies"),
-        F.max("newest.offset").alias("offset"),
-        F.max_by("newest.gone", "newest.offset").alias("gone"),
-        F.count_distinct("newest.offset", "newest.hash").alias("contents"),
+    by_key = (
+        kept.where(F.col("newest.offset") >= F.col("common"))
+        .groupBy(*_PARTITION, "key")
+        .agg(
+            F.collect_list(F.struct("broker", "newest")).alias("copies"),
+            F.max("newest.offset").alias("offset"),
+            F.max_by("newest.gone", "newest.offset").alias("gone"),
+            F.count_distinct("newest.offset", "newest.hash").alias("contents"),
+        )
     )
     judged = by_key.join(F.broadcast(replicas), list(_PARTITION)).where(F.col("offset") < F.col("shared"))
     if aborted is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.messages import DescribeClusterRequest
 from kafkacore.testing import Broker, Cluster
+from kafkacore.testing.lookup import UnknownName
 
 REAL = None
 
@@ -102,6 +104,24 @@ def test_wait_shows_the_state_of_each_node_when_its_time_is_over(new: Callable[.
     cluster[2].stop()
     with pytest.raises(TimeoutError, match=r"a miracle did not happen within 0.2 s. Now: 1 running .*, 2 off"):
         cluster.wait_until(lambda: False, "a miracle", limit_s=0.2)
+
+
+def test_leader_of_a_topic_that_does_not_exist_is_refused_long_before_other_waits_end(
+    new: Callable[..., Cluster],
+) -> None:
+    cluster = new(topics={"orders": 2})
+    for ask in (cluster.leader, lambda topic: cluster.produce(topic, b"v"), cluster.consume):
+        with pytest.raises(UnknownName, match="there is no topic called 'order'; do you mean orders"):
+            ask("order")
+    with pytest.raises(UnknownName, match="topic orders has no partition 2: its partitions are 0 to 1"):
+        cluster.leader("orders", 2)
+
+
+def test_leader_of_a_topic_is_found_when_the_topic_is_created_meanwhile() -> None:
+    with Cluster() as cluster, ThreadPoolExecutor() as threads:
+        leader = threads.submit(cluster.leader, "late")
+        cluster.create_topic("late")
+        assert leader.result() is cluster[1]
 
 
 def test_node_that_does_not_exist_is_refused() -> None:

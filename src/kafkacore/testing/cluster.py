@@ -13,12 +13,14 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.server.node import Node
 from kafkacore.testing.cluster_backend import ClusterBackend
 from kafkacore.testing.logs import LogRecord
-from kafkacore.testing.lookup import Topics, UnknownName, as_text, with_partitions
+from kafkacore.testing.lookup import Topics, UnknownName, as_text, unknown, with_partitions
 from kafkacore.testing.real_cluster import RealCluster
 from kafkacore.testing.simulated_cluster import SimulatedBackend
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 LIMIT_S: Final = 30.0
+# A client's request may be about to create a topic, and the nodes learn of it one after another.
+NEW_TOPIC_LIMIT_S: Final = 3.0
 MOST_SLOW_MS: Final = 1_000
 
 
@@ -349,9 +351,23 @@ class Cluster:
 
     def leader(self, topic: str, partition: int = 0) -> ClusterNode:
         """Waits until a running node has taken over the leadership of the partition, and returns this node. Raises
-        TimeoutError."""
+        TimeoutError, and UnknownName if the active controller does not know the partition after 3 seconds."""
+        exists = self._backend.wait_until(lambda: self._may_exist(topic, partition), NEW_TOPIC_LIMIT_S)
+        if not exists:
+            counts = self.controller.active.topics
+            if topic not in counts:
+                raise UnknownName(unknown("topic", topic, counts))
+            raise UnknownName(
+                f"topic {topic} has no partition {partition}: its partitions are 0 to {counts[topic] - 1}"
+            )
         found: ClusterNode = self.wait_until(lambda: self._leader(topic, partition), f"a leader of {topic}-{partition}")
         return found
+
+    def _may_exist(self, topic: str, partition: int) -> bool:
+        """Returns whether the active controller knows the partition. Without an active controller, nobody can tell."""
+        active = self.controller.current
+        found = None if active is None else active.image.topic(topic)
+        return active is None or (found is not None and active.image.partition(found, partition) is not None)
 
     def _leader(self, topic: str, partition: int) -> ClusterNode | None:
         for node in self.brokers.values():

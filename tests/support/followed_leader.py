@@ -213,4 +213,5 @@ class Replicas:
 
     def pass_time(self, ms: int) -> int:
         self.now_ms += ms
-        return self.fetcher.advance(self.now_ms)
+        self.fetcher.advance(self.now_ms)
+        return self.fetcher.due_ms

@@ -12,6 +12,7 @@ from typing import Any
 from followed_leader import FOLLOWER, LEADER, Leader, Replicas, batch
 from kafkacore._fast.follow.driver_handle import DriverHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.plane.plane import NativePlane
 from kafkacore._fast.plane.processor import NativeProcessor
 from kafkacore._fast.schema.headers import request_header
@@ -118,14 +119,21 @@ class Processing:
 class Driven:
     """A leader on a socket, and the fetcher of a processor that follows it."""
 
-    def __init__(self, path: Path, backoff_ms: int = 10, timeout_ms: int = 30_000, **limits: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        backoff_ms: int = 10,
+        timeout_ms: int = 30_000,
+        quota: ReplicationQuota | None = None,
+        **limits: int,
+    ) -> None:
         self.replicas = Replicas(path, environment=Environment())
         self.processing = Processing(self.replicas.environment, turn_bytes=64 << 10)
         self.served = ServedLeader(self.replicas.leader)
         self.epoch = 7
         self.native = DriverHandle(
             self.processing.plane, self.processing.processor, FOLLOWER, "broker-2-fetcher-0",
-            backoff_ms=backoff_ms, timeout_ms=timeout_ms, **limits,
+            backoff_ms=backoff_ms, timeout_ms=timeout_ms, quota=quota, **limits,
         )  # fmt: skip
         self.backoff_ms = backoff_ms
         self.news = 0
@@ -155,8 +163,8 @@ class Driven:
 
 
 @asynccontextmanager
-async def driven(path: Path, **limits: int) -> AsyncIterator[Driven]:
-    made = Driven(path, **limits)
+async def driven(path: Path, quota: ReplicationQuota | None = None, **limits: int) -> AsyncIterator[Driven]:
+    made = Driven(path, quota=quota, **limits)
     processing = made.processing
     async with asyncio.timeout(LIMIT_S):
         await made.start()

@@ -115,7 +115,7 @@ class RemoteFetcher:
         served: Address | None = None
         while True:
             self._wake.clear()
-            due_ms = self.native.advance(self._now_ms())
+            self.native.advance(self._now_ms())
             self._report()
             if self._address != served:
                 await self._leave()
@@ -124,7 +124,7 @@ class RemoteFetcher:
             if asked is None:
                 if not self.native.partitions:
                     await self._leave()
-                await self._sleep(due_ms)
+                await self._sleep(self.native.due_ms)
 
     async def _ask(self, address: Address | None) -> bool | None:
         """Sends the next request and handles its response. Returns None if there is nothing to request now."""

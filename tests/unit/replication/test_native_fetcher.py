@@ -13,6 +13,7 @@ import pytest
 from followed_leader import LEADER, batch, values
 from kafkacore._fast.follow import driver_handle, followed
 from kafkacore._fast.log import partition
+from kafkacore._fast.log.replication_quota import BY_FOLLOWER, NO_BOUND, ReplicationQuota
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.replication.fetchers import Follow
@@ -235,6 +236,27 @@ def test_fetcher_asks_again_when_the_pause_of_a_partition_is_over(tmp_path: Path
             await until(lambda: len(made.replicas.leader.seen) > 3)
             assert ours.end_offset == 0
             made.replicas.leader.errors.clear()
+            await until(lambda: ours.end_offset == theirs.end_offset)
+
+    asyncio.run(run())
+
+
+def test_fetcher_asks_again_when_the_quota_held_back_all_of_its_partitions(tmp_path: Path) -> None:
+    async def run() -> None:
+        quota = ReplicationQuota(bytes_per_second=1)
+        async with driven(tmp_path, quota=quota) as made:
+            quota.record(1 << 20, made.replicas.environment.monotonic_ns() // 1_000_000)
+            theirs, ours = made.replicas.log(ours=False), made.replicas.log(ours=True)
+            made.replicas.leader.lead(theirs, 5)
+            theirs.append(batch())
+            ours.throttled = BY_FOLLOWER
+            ours.become_follower(LEADER, 5, 5)
+            made.fetcher.follow([Follow(ours, LEADER, 5)])
+            await until(lambda: made.native.link == "up")
+            turns = made.processing.processor.turns
+            await until(lambda: made.processing.processor.turns > turns + 5)
+            assert made.replicas.leader.seen == [], "the quota is used up, so there is nothing to ask for"
+            quota.bytes_per_second = NO_BOUND
             await until(lambda: ours.end_offset == theirs.end_offset)
 
     asyncio.run(run())

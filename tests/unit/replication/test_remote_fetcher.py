@@ -11,6 +11,7 @@ import pytest
 
 from followed_leader import Leader, Replicas, batch, values
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import BY_FOLLOWER, NO_BOUND, ReplicationQuota
 from kafkacore.network.client import Disconnected
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
@@ -56,8 +57,8 @@ class FakePeer:
 
 
 class Driven:
-    def __init__(self, path: Path) -> None:
-        self.replicas = Replicas(path, backoff_ms=10)
+    def __init__(self, path: Path, quota: ReplicationQuota | None) -> None:
+        self.replicas = Replicas(path, backoff_ms=10, quota=quota)
         self.peers: list[FakePeer] = []
         self.prepare: Callable[[FakePeer], object] = lambda peer: None
         self.epoch = 7
@@ -79,9 +80,9 @@ class Driven:
 
 
 @asynccontextmanager
-async def driven(path: Path) -> AsyncIterator[Driven]:
+async def driven(path: Path, quota: ReplicationQuota | None = None) -> AsyncIterator[Driven]:
     async with asyncio.timeout(LIMIT_S):
-        made = Driven(path)
+        made = Driven(path, quota)
         try:
             yield made
         finally:
@@ -139,6 +140,21 @@ def test_driver_connects_anew_when_the_broker_has_moved(tmp_path: Path) -> None:
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert [peer.address for peer in made.peers] == [HOME, ELSEWHERE]
             assert made.peers[0].ended == made.peers[0].closed == 1
+
+    asyncio.run(run())
+
+
+def test_driver_asks_again_when_the_quota_held_back_all_of_its_partitions(tmp_path: Path) -> None:
+    async def run() -> None:
+        quota = ReplicationQuota(bytes_per_second=1)
+        async with driven(tmp_path, quota) as made:
+            quota.record(1 << 20, made.replicas.environment.monotonic_ns() // 1_000_000)
+            theirs, ours = made.pair()
+            ours.throttled = BY_FOLLOWER
+            await until(lambda: made.replicas.fetcher.state(ours) == "delayed")
+            assert made.replicas.leader.seen == [], "the quota is used up, so there is nothing to ask for"
+            quota.bytes_per_second = NO_BOUND
+            await until(lambda: ours.end_offset == theirs.end_offset)
 
     asyncio.run(run())
 

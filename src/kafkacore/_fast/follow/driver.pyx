@@ -13,7 +13,7 @@ from kafkacore._fast.base.cursor cimport (
 from kafkacore._fast.follow.absorb cimport absorb_begin, absorb_more
 from kafkacore._fast.follow.ask cimport fetcher_ask, fetcher_choose_version, fetcher_would_ask
 from kafkacore._fast.follow.fetcher cimport (
-    fetcher_advance, fetcher_connected, fetcher_count, fetcher_failed, fetcher_new, fetcher_stop_all,
+    fetcher_advance, fetcher_connected, fetcher_count, fetcher_due_ms, fetcher_failed, fetcher_new, fetcher_stop_all,
 )
 from kafkacore._fast.follow.followed cimport ASK_FETCH, ASK_NOTHING, fetcher_release
 from kafkacore._fast.log.partition cimport partition_release
@@ -208,7 +208,6 @@ cdef void go_on(Driven *driven) noexcept nogil:
     cdef Driver *d = <Driver *> driven
     cdef Fetcher *f = d.fetcher
     cdef int64_t now_ms = d.out.reactor.wheel.now_ms
-    cdef int64_t due_ms
     if d.is_shut:
         end_when_free(d)
         return
@@ -218,7 +217,7 @@ cdef void go_on(Driven *driven) noexcept nogil:
             driver_look(d)
             return
         outbound_done(&d.out)
-    due_ms = fetcher_advance(f, now_ms)
+    fetcher_advance(f, now_ms)
     if now_ms >= d.counted_ms + COUNTED_EVERY_MS:
         d.counted_ms = now_ms
         fetcher_count(f)
@@ -227,7 +226,7 @@ cdef void go_on(Driven *driven) noexcept nogil:
     elif f.count and load32(&d.link) == LINK_IDLE:
         tell(d, LINK_WANTED)
     pass_events(d)
-    set_timer(d, due_ms, now_ms)
+    set_timer(d, fetcher_due_ms(f), now_ms)  # the request may have delayed partitions
 
 
 cdef void set_timer(Driver *d, int64_t due_ms, int64_t now_ms) noexcept nogil:

@@ -21,8 +21,10 @@ cdef void fetcher_stop_all(Fetcher *f) noexcept nogil
 cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil
 # Call this if the current request will get no readable answer. The next request begins a new session.
 cdef void fetcher_failed(Fetcher *f) noexcept nogil
-# Ends the delays that are over at `now_ms`, so that their partitions fetch again. Returns the time at which the next
-# delay ends, or -1 if there is none.
-cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil
+# Ends the delays that are over at `now_ms`, so that their partitions fetch again.
+cdef void fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil
+# Returns the time at which the next delay ends, or -1 if there is none. Call this after `fetcher_ask`, which delays the
+# partitions that a replication quota holds back.
+cdef int64_t fetcher_due_ms(const Fetcher *f) noexcept nogil
 # Updates `most_lag` and the numbers of partitions in `f.counts`.
 cdef void fetcher_count(Fetcher *f) noexcept nogil

@@ -148,15 +148,14 @@ cdef void fetcher_failed(Fetcher *f) noexcept nogil:
             fetcher_forget(each)
 
 
-cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil:
-    cdef Followed *each
+cdef void fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil:
     f.now_ms = now_ms
-    while f.delayed.next != &f.delayed:
-        each = of_line(f.delayed.next)
-        if each.due_ms > now_ms:
-            return each.due_ms
-        followed_go_on(each)
-    return -1
+    while f.delayed.next != &f.delayed and of_line(f.delayed.next).due_ms <= now_ms:
+        followed_go_on(of_line(f.delayed.next))
+
+
+cdef int64_t fetcher_due_ms(const Fetcher *f) noexcept nogil:
+    return of_line(f.delayed.next).due_ms if f.delayed.next != &f.delayed else -1
 
 
 cdef void fetcher_count(Fetcher *f) noexcept nogil:

@@ -94,9 +94,13 @@ class FetcherHandle:
     def failed(self) -> None:
         """Reports that no answer will come. The next request begins a new session."""
 
-    def advance(self, now_ms: int) -> int:
-        """Ends the pauses that are over at `now_ms`, so that their partitions fetch again. Returns the time at which
-        the next pause ends, or -1 if there is none."""
+    def advance(self, now_ms: int) -> None:
+        """Ends the pauses that are over at `now_ms`, so that their partitions fetch again."""
+
+    @property
+    def due_ms(self) -> int:
+        """The time at which the next pause ends, or -1 if there is none. Read this after `ask`, which lets the
+        partitions pause that a replication quota holds back."""
 
     def events(self) -> list[FetcherEvent]:
         """Returns the first 64 events since the last call."""

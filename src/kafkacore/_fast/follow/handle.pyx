@@ -12,8 +12,8 @@ from kafkacore._fast.follow.ask cimport (
     LEAST_FETCH, LEAST_LIST_OFFSETS, MOST_FETCH, MOST_LIST_OFFSETS, fetcher_ask,
 )
 from kafkacore._fast.follow.fetcher cimport (
-    fetcher_advance, fetcher_connected, fetcher_count, fetcher_failed, fetcher_follow, fetcher_new, fetcher_stop,
-    fetcher_stop_all,
+    fetcher_advance, fetcher_connected, fetcher_count, fetcher_due_ms, fetcher_failed, fetcher_follow, fetcher_new,
+    fetcher_stop, fetcher_stop_all,
 )
 from kafkacore._fast.follow.followed cimport (
     ASK_FETCH, ASK_NOTHING, Event, Fetcher, FetcherLimits, Followed, fetcher_find, fetcher_release,
@@ -187,10 +187,12 @@ cdef class FetcherHandle:
             fetcher_failed(self.fetcher)
 
     def advance(self, int64_t now_ms):
-        cdef int64_t due_ms
         with nogil:
-            due_ms = fetcher_advance(self.fetcher, now_ms)
-        return due_ms
+            fetcher_advance(self.fetcher, now_ms)
+
+    @property
+    def due_ms(self):
+        return fetcher_due_ms(self.fetcher)
 
     # --- reports ---
 

@@ -543,6 +543,23 @@ def test_answer_is_refused_when_it_cannot_be_read(replicas: Replicas) -> None:
     replicas.catch_up(pair)
 
 
+def test_partition_fails_when_its_disk_is_gone_although_no_records_arrive(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    ours.fail(errno.EIO)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "failed", "its fetches would keep a broken replica in the ISR"
+    assert replicas.fetcher.events()[-1].kind == "failed"
+    asked = len(replicas.leader.seen)
+    replicas.step()
+    assert forgotten(replicas.leader.seen[asked]) == [0]
+    replicas.leader.lead(theirs, 6)
+    replicas.follow(ours, 6)
+    assert replicas.fetcher.state(ours) == "failed"
+    assert not replicas.step(), "a fetch would let the broken replica join the ISR again"
+
+
 def test_partition_fails_when_its_disk_is_gone(replicas: Replicas) -> None:
     theirs, ours = replicas.pair()
     theirs.append(batch())

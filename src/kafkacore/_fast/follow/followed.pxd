@@ -197,7 +197,8 @@ cdef void followed_set(Followed *each, int state) noexcept nogil
 cdef void followed_delay(Followed *each) noexcept nogil
 # Sets `lag`, and also `Partition.fetch_lag`, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
-cdef void followed_go_on(Followed *each) noexcept nogil     # the partition fetches again, from the end of its log
+# The partition fetches again, from the end of its log. A partition whose log has failed does not.
+cdef void followed_go_on(Followed *each) noexcept nogil
 cdef void followed_drop_kept(Followed *each) noexcept nogil
 cdef void followed_fail(Followed *each, int kind, int64_t why) noexcept nogil
 cdef void followed_note_changed(Followed *each) noexcept nogil  # the next Fetch checks the partition for changes

@@ -5,6 +5,8 @@ from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
+from kafkacore._fast.base.atomics cimport load32
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.commit cimport log_call_committer, log_want_synced
 from kafkacore._fast.log.delete cimport log_drop_hidden, log_hide_below
@@ -13,7 +15,7 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.isr_edges cimport (
     IsrEdges, isr_edges_hold, isr_edges_link, isr_edges_report, isr_edges_unlink,
 )
-from kafkacore._fast.log.log cimport Log
+from kafkacore._fast.log.log cimport LOG_FAILED, Log
 from kafkacore._fast.log.partition cimport (
     ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, Follower, Partition, partition_advance, partition_follower_error,
     partition_monotonic_ms, partition_take_everybody, partition_wake_rest,
@@ -308,6 +310,8 @@ cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_
     start_is_behind[0] = False
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
+    if error == 0 and (p.log.state == LOG_FAILED or load32(&p.log.dir.offline)):
+        error = KAFKA_STORAGE_ERROR
     if error == 0:
         if p.log.log_start_offset < log_start_offset <= p.log.end_offset:
             # Records below the leader's log start offset may differ from those that the leader has deleted. No reader

@@ -68,6 +68,10 @@ class Led(Protocol):
     @property
     def role(self) -> str: ...
     @property
+    def state(self) -> str:
+        """The state of the log; "failed" if its directory has failed."""
+
+    @property
     def leader_epoch(self) -> int: ...
     @property
     def partition_epoch(self) -> int: ...
@@ -141,6 +145,10 @@ class IsrManager:
     def _propose(self, key: Key) -> None:
         led, was = self.led(key), self._committed(key)
         if led is None or was is None or led.role != "leader":
+            return
+        if led.state == "failed":
+            # No follower can fetch from a failed log, so all of them seem to lag. Without them in the ISR, nobody could
+            # take over the partition.
             return
         if (was.leader, was.leader_epoch, was.partition_epoch) != (self.node_id, led.leader_epoch, led.partition_epoch):
             return  # newer metadata will bring the partition's new role

@@ -41,7 +41,7 @@ class Log:
 
     def __init__(self, index: int) -> None:
         self.topic, self.index = "t", index
-        self.role = "leader"
+        self.role, self.state = "leader", "open"
         self.leader_epoch = self.partition_epoch = 0
         self.isr: list[int] = []
         self.recovering = False
@@ -162,6 +162,14 @@ def test_follower_that_fell_behind_leaves() -> None:
     assert world.answer(accepted([ME, TWO]))
     assert world.log.isr == [ME, TWO]
     assert (world.isrs.counts.expands, world.isrs.counts.shrinks) == (0, 1)
+
+
+def test_no_follower_leaves_when_the_log_of_the_leader_has_failed() -> None:
+    world = World(isr=[ME, TWO, THREE])
+    world.log.seen = {each: Follower(each, EPOCHS[each], may_join=False, must_leave=True) for each in (TWO, THREE)}
+    world.log.state = "failed"
+    world.look()
+    assert world.isrs.request() is None, "the others must stay eligible, because they have the records and can lead"
 
 
 def test_nothing_is_asked_when_the_isr_is_right() -> None:

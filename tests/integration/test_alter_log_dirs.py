@@ -235,6 +235,30 @@ def test_partition_stays_when_the_disk_of_its_future_log_fails(node: Directories
     assert node.faults == []
 
 
+def test_metadata_is_restored_when_the_disk_of_a_future_log_fails_late(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    moves, futures = node.broker.moves, node.broker._logs._manager.futures
+    tell, copy = moves._assign, futures.copy
+    told: list[str] = []
+
+    async def noted(replica: Any, path: str) -> None:
+        await tell(replica, path)
+        told.append(Path(path).name)
+
+    def copy_late(key: Any, max_bytes: int) -> int:
+        if told:
+            node.fail(other(source))
+            wait_until(lambda: futures.get(key) is None)
+        return copy(key, max_bytes)
+
+    moves._assign = noted
+    futures.copy = copy_late
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    node.await_assigned("t", lambda assigned: told == [other(source), source] and assigned == [source])
+    assert (node.directory_of("t", 0), node.faults) == (source, [])
+
+
 def test_move_ends_when_its_topic_is_deleted(node: Directories) -> None:
     source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE

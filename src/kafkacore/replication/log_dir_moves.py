@@ -109,8 +109,10 @@ class LogDirMoves:
                 self._manager.create_future(key, move.path)  # creates the copy again if it no longer exists
         except MoveCancelled as error:
             LOG.info("the move to %s was cancelled: %s", move.path, error)
+            self._revert(key, move)
         except Exception:
             LOG.exception("the move of %s-%d to %s has failed; request it again", *key, move.path)
+            self._revert(key, move)
         finally:
             self._moves.pop(key, None)
 

@@ -157,6 +157,8 @@ class LogManager:
         finally:
             loads, self.loads = self.loads, []
         self._settle_doubles(place_of)
+        for load in loads:
+            load.directory.loaded = True
         total = sum(load.total for load in loads)
         if total:
             LOG.info("loaded %d logs in %.0f ms", total, (time.monotonic() - began) * 1000)
@@ -526,7 +528,8 @@ class LogManager:
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         for directory in self._directories:
-            if not directory.failed:
+            # Without the load, the file would lose the offsets of logs that are not known yet.
+            if directory.loaded and not directory.failed:
                 self._checkpoint(directory, name, offsets_of)
 
     def _checkpoint(
@@ -582,7 +585,8 @@ class LogManager:
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
         """Closes every log. If `clean`, also writes the checkpoints, and marks the directories without an error as
-        cleanly shut down. Without this mark, the node recovers the logs at its next start, as after a crash."""
+        cleanly shut down. Without this mark, the node recovers the logs at its next start, as after a crash. If a start
+        ended before it had loaded a directory, the directory stays as clean as it was."""
         self.await_cuts(False)
         self.checkpoint_cuts()
         for directory in self._directories:
@@ -602,9 +606,12 @@ class LogManager:
             self.checkpoint_high_watermarks()
         self.check_directories()
         for directory in self._directories:
-            if clean and not directory.failed:
+            if clean and not directory.failed and self._is_clean(directory):
                 self._mark_clean(directory, broker_epoch)
             directory.native.close()
+
+    def _is_clean(self, directory: ManagedDirectory) -> bool:
+        return directory.loaded or directory.clean or clean_shutdown.exists(directory.path, self._files)
 
     def _mark_clean(self, directory: ManagedDirectory, broker_epoch: int) -> None:
         try:

@@ -24,7 +24,8 @@ class ManagedDirectory:
         self.written: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk
         self.checkpointing = threading.Lock()
         self.cut: list[CutLogs] = []  # only for the thread that calls `checkpoint_cuts`
-        self.clean = False
+        self.clean = False  # whether the earlier run shut this directory down cleanly; known once a load has begun
+        self.loaded = False  # whether `partitions` contains every log of this directory
         self.failed = False
         self.cordoned = False
 

@@ -98,6 +98,53 @@ def test_load_checks_every_batch_behind_the_recovery_point_after_a_crash(
     manager.close()
 
 
+@pytest.mark.parametrize("begins", [True, False], ids=["load-fails", "no-load"])
+def test_close_sets_no_clean_mark_when_the_logs_of_a_crash_were_not_recovered(tmp_path: Path, begins: bool) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    del manager
+    log = max((tmp_path / "orders-0").glob("*.log"))
+    with log.open("ab") as file:
+        file.write(batch()[:70])
+    (tmp_path / "my files").mkdir()
+
+    manager = LogManager(Environment(), [str(tmp_path)], lambda topic: SETTINGS)
+    if begins:
+        with pytest.raises(LogDirectoryError, match="is not the directory of a partition"):
+            manager.load()
+    manager.close()
+    assert not clean_shutdown.exists(str(tmp_path)), "the next start would trust bytes that belong to no whole batch"
+    (tmp_path / "my files").rmdir()
+    manager = manager_of(tmp_path)
+    assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]
+    manager.close()
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["load-fails", "no-load"])
+def test_close_keeps_the_mark_and_the_checkpoints_when_a_clean_start_fails(tmp_path: Path, begins: bool) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert handle.delete_records(10)[0] == 0
+    manager.close(broker_epoch=7)
+    names_of = (checkpoints.RECOVERY_POINT, checkpoints.LOG_START_OFFSET, checkpoints.REPLICATION_OFFSET)
+    stored = {name: (tmp_path / name).read_bytes() for name in names_of}
+
+    (tmp_path / "my files").mkdir()
+    manager = LogManager(Environment(), [str(tmp_path)], lambda topic: SETTINGS)
+    if begins:
+        with pytest.raises(LogDirectoryError, match="is not the directory of a partition"):
+            manager.load()
+    manager.close(broker_epoch=7)
+    assert {name: (tmp_path / name).read_bytes() for name in names_of} == stored
+    assert clean_shutdown.read_epoch(str(tmp_path)) == 7
+    (tmp_path / "my files").rmdir()
+    manager = manager_of(tmp_path)
+    assert manager.get("orders", 0).log_start_offset == 10, "deleted records came back"  # type: ignore[union-attr]
+    manager.close()
+
+
 def test_flush_is_due_by_the_time_passed_when_the_wall_clock_jumps(tmp_path: Path) -> None:
     clock = ManualClock()
     manager = manager_of(tmp_path, clock=clock)

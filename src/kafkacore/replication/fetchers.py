@@ -91,6 +91,7 @@ class Fetchers:
         # partitions that are moving to another fetcher of the same leader
         self._moving: dict[PartitionHandle, Follow] = {}
         self._mover: asyncio.Task[None] | None = None
+        self._closed = False
         self._rates = RequestRates(read_ns)
 
     def brokers(self, addresses: Mapping[int, Address], own_epoch: int) -> None:
@@ -113,8 +114,11 @@ class Fetchers:
     def follow(self, partitions: Iterable[Follow]) -> None:
         """Fetches each partition from its leader, starting at the end of the partition's log. A partition that has the
         wrong fetcher moves to the right one. If the right fetcher already fetches the partition in the same leader
-        epoch, nothing changes. Call this after `become_follower`, even if only the leader epoch has increased.
+        epoch, nothing changes. Call this after `become_follower`, even if only the leader epoch has increased. Does
+        nothing after `close`, because metadata still arrives while the broker stops.
         """
+        if self._closed:
+            return
         chosen: dict[tuple[int, int], list[Follow]] = {}
         moved: list[PartitionHandle] = []
         for each in partitions:
@@ -190,6 +194,7 @@ class Fetchers:
 
     async def close(self) -> None:
         """Closes all connections. After this returns, no fetcher appends to a log or truncates one."""
+        self._closed = True
         if self._mover is not None:
             self._mover.cancel()
         fetchers = list(self._fetchers.values())

@@ -42,12 +42,13 @@ class DirectoryAssignments:
         self._untold: dict[Replica, Uuid] = {}
         self._awaited: dict[Replica, asyncio.Future[None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
         """Reports replicas that are not in the directory that the committed metadata assigns to them. Repeats the
-        report until the controller accepts it."""
+        report until the controller accepts it. After `close`, a restart of the broker repeats it."""
         self._untold.update(placed)
-        if self._untold and (self._task is None or self._task.done()):
+        if not self._closed and self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
             watch(self._task, self._on_fault)
 
@@ -116,5 +117,6 @@ class DirectoryAssignments:
         )
 
     def close(self) -> None:
+        self._closed = True
         if self._task is not None:
             self._task.cancel()

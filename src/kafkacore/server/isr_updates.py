@@ -44,6 +44,7 @@ class IsrUpdates:
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
         self._loop.add_reader(edges.fileno(), self._deliver)
         # As in Apache Kafka, a follower leaves the ISR at most replica.lag.time.max.ms / 2 after it has exceeded
         # replica.lag.time.max.ms.
@@ -67,7 +68,8 @@ class IsrUpdates:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._isrs.has_more and (self._task is None or self._task.done()):
+        # Metadata still arrives while the broker stops.
+        if not self._closed and self._isrs.has_more and (self._task is None or self._task.done()):
             self._task = self._loop.create_task(self._run())
             watch(self._task, self._on_fault)
 
@@ -84,6 +86,7 @@ class IsrUpdates:
                 await asyncio.sleep(RETRY_S)
 
     def close(self) -> None:
+        self._closed = True
         self._loop.remove_reader(self._edges.fileno())
         self._check.cancel()
         if self._task is not None:

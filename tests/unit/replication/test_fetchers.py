@@ -165,3 +165,11 @@ def test_fetchers_end_all_when_they_are_closed(partitions: list[PartitionHandle]
     made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 5)])
     asyncio.run(made.fetchers.close())
     assert all(each.closed for each in made.of.values())
+
+
+def test_fetchers_follow_nothing_when_metadata_arrives_after_their_close(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    asyncio.run(made.fetchers.close())
+    made.fetchers.follow([Follow(partitions[0], 2, 5)])
+    assert made.of == {}, "nobody would close this fetcher"
+    assert made.fetchers.followed() == []

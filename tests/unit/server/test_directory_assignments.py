@@ -84,6 +84,16 @@ def test_waiter_goes_on_when_the_replica_gets_another_directory() -> None:
     run(scene)
 
 
+def test_assignment_is_not_sent_when_it_comes_after_the_close() -> None:
+    async def scene(assignments: DirectoryAssignments, controller: Controller) -> None:
+        assignments.close()
+        assignments.tell({REPLICA: ONE})
+        await asyncio.sleep(0)
+        assert controller.asked.empty(), "nobody would end the task that sends it"
+
+    run(scene)
+
+
 def test_unexpected_end_of_the_task_is_reported() -> None:
     async def play() -> BaseException:
         async def broken(request: Any) -> Any:

@@ -185,6 +185,21 @@ def test_request_is_sent_again_when_no_controller_answers(run: Run) -> None:
     run(scene)
 
 
+def test_request_is_not_sent_again_when_metadata_arrives_after_the_close(run: Run) -> None:
+    async def scene(broker: Broker) -> None:
+        broker.log.followed(OTHER, 0, OTHER_EPOCH)
+        _, answer = await broker.request()
+        answer.set_exception(TimeoutError("no controller is active"))
+        while not broker.isrs.has_more:  # noqa: ASYNC110 - the state has no event to wait for
+            await asyncio.sleep(0)
+        broker.updates.close()
+        await asyncio.wait([task := broker.updates._task])  # type: ignore[list-item]
+        broker.commit(registration(3, 33))
+        assert broker.updates._task is task, "nobody would end another task"
+
+    run(scene)
+
+
 def test_follower_joins_as_soon_as_its_broker_is_unfenced(run: Run) -> None:
     async def scene(broker: Broker) -> None:
         broker.commit(registration(OTHER, OTHER_EPOCH + 1, fenced=True))

@@ -255,7 +255,11 @@ def test_metadata_is_restored_when_the_disk_of_a_future_log_fails_late(node: Dir
     moves._assign = noted
     futures.copy = copy_late
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
-    node.await_assigned("t", lambda assigned: told == [other(source), source] and assigned == [source])
+    node.await_assigned("t", lambda assigned: told[:2] == [other(source), source] and assigned == [source])
+    wait_until(lambda: node.describe()[other(source)].error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+    lifecycle = node.broker.registrar.lifecycle
+    wait_until(lambda: True in lifecycle.offline_log_dirs.values())
+    assert node.produce("t", 0) == 0, "the replica must stay online when the controller learns of the failed disk"
     assert (node.directory_of("t", 0), node.faults) == (source, [])
 
 

@@ -93,6 +93,14 @@ class LogDirMoves:
             self._revert(key, move)
         await self._off(self._manager.drop_future, key)
 
+    def take_back(self, path: str) -> set[asyncio.Future[None]]:
+        """Reports the old directories of the replicas that were about to move to `path`, which has failed. Returns the
+        reports that the controller has not accepted yet."""
+        for key, move in self._moves.items():
+            if move.path == path and not move.finishing:
+                self._revert(key, move)
+        return set(self._reverts)
+
     def resume(self) -> None:
         """Continues the moves that an earlier run of the node started."""
         for future in self._manager.futures.all():

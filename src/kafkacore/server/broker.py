@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use 1/64 of the machine's memory
+# A failed directory is reported after this time, even if the controller has not accepted other reports before.
+TAKE_BACK_S: Final = 1.0
 API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose responses are published to the processors
 
 
@@ -109,6 +111,7 @@ class BrokerServer:
         self._intercepted = False
         self._asked_gate: GatePolicy | None = None
         self._leaving: asyncio.Future[None] | None = None
+        self._taking_back: set[asyncio.Future[Any]] = set()  # failed directories that wait to be reported
         # Deadlines of clients' requests use the environment's clock, which a test may move. The clock of a real loop
         # does not move with the environment's clock.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
@@ -350,6 +353,8 @@ class BrokerServer:
             self.replicas.leave()
             if await self.registrar.leave():
                 await self._leave(controlled_ms)
+        for waits in self._taking_back:
+            waits.cancel()
         await self.moves.close()
         await self._parts.close()
         await self.registrar.stop()
@@ -421,9 +426,22 @@ class BrokerServer:
         await future
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Reports the failed directory to the controller, which moves the leaderships in it to other brokers
-        (KIP-858)."""
-        self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)
+        """Reports the failed directory to the controller, which moves the leaderships in it to other brokers (KIP-858).
+        Before that, the controller learns which replicas do not move to this directory after all. Otherwise it would
+        take these replicas offline too."""
+
+        def report() -> None:
+            self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)
+
+        path = self._logs.path_of_id(directory_id)
+        stays = set() if path is None else self.moves.take_back(path)
+        if not stays:
+            report()
+            return
+        waits = asyncio.ensure_future(asyncio.wait(stays, timeout=TAKE_BACK_S))
+        self._taking_back.add(waits)
+        waits.add_done_callback(self._taking_back.discard)
+        waits.add_done_callback(lambda done: None if done.cancelled() else report())
 
     # --- the committed metadata ---
 

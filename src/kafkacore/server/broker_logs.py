@@ -158,6 +158,10 @@ class BrokerLogs:
         directory."""
         return next((path for path, _ in self._manager.directories() if os.path.abspath(path) == absolute), None)
 
+    def path_of_id(self, directory: Uuid) -> str | None:
+        """Returns the path of a directory that could be opened."""
+        return self._paths.get(directory)
+
     def serves(self, path: str) -> bool:
         return (path, True) in self._manager.directories()
 

@@ -62,13 +62,15 @@ class ControllerRegistrar:
     def published(self, image: MetadataImage) -> None:
         """Handles new committed metadata."""
         self._image = image
+        was_registered = self.is_registered
         before, self._registration = self._registration, image.controllers.get(self.node_id)
         old_features, self._features = self._features, image.features
         if self._registration is before and self._features == old_features:
             return
-        if before is not None and self._registration is None:
+        # A starting controller replays the registrations of its earlier incarnations, and logs nothing about them.
+        if was_registered and self._registration is None:
             LOG.info("the registration of controller %d was removed", self.node_id)
-        elif self._registration is not None and not self.is_registered:
+        elif was_registered and self._registration is not None and not self.is_registered:
             other = self._registration.incarnation_id
             LOG.info("controller %d is registered as %s, not as this process", self.node_id, other)
         self._register()

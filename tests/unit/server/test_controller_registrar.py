@@ -4,6 +4,7 @@ ControllerRegistrationManager does."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -111,6 +112,24 @@ def test_controller_registers_again_when_the_metadata_loses_its_registration(see
         await controllers.publish(MV_3_9, OWN)
         assert await controllers.publish(MV_3_9, seen) == 2
         assert await controllers.publish(MV_3_9, OWN) == 2
+
+    told(story)
+
+
+def test_controller_reports_another_incarnation_only_when_it_was_registered_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kafkacore.server")
+
+    async def story() -> None:
+        controllers = Controllers()
+        controllers.start()
+        for earlier in (OTHER, None, Uuid(b"k" * 16)):
+            await controllers.publish(MV_3_9, earlier)
+        await controllers.publish(MV_3_9, OWN)
+        assert caplog.messages == []
+        await controllers.publish(MV_3_9, OTHER)
+        assert caplog.messages == [f"controller 3 is registered as {OTHER}, not as this process"]
 
     told(story)
 

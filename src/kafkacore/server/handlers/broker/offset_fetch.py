@@ -150,7 +150,7 @@ async def _fetch_in_batches(
     made: Group | None = None
     slice_ = Slice()
     try:
-        batches = await _batches(broker, group)
+        batches = await _batches(broker, group, by_id=call.api_version >= TOPIC_IDS_SINCE)
     except KafkaError as error:
         return fetch_error(group, error.code, call.api_version)
     for topics in batches:
@@ -171,19 +171,19 @@ async def _fetch_in_batches(
     return made or Group(group_id=group.group_id)
 
 
-async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
+async def _batches(broker: BrokerContext, group: AskedGroup, *, by_id: bool) -> list[list[AskedTopic]]:
     """Splits the topics of a group into parts that the shard can handle in one iteration of the loop each. If the
     request has no topics, the result is one empty part, because the shard must still check whether the member belongs
-    to the group."""
+    to the group. With `by_id`, leaves out offsets of deleted topics, because such a topic has no id."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)
         topics = []
         for name, indexes in await finish(shard.committed_partitions(group.group_id)):
             known = broker.image.topic(name)
-            topics.append(
-                AskedTopic(name=name, topic_id=ZERO if known is None else known.topic_id, partition_indexes=indexes)
-            )
+            if known is not None or not by_id:
+                topic_id = ZERO if known is None else known.topic_id
+                topics.append(AskedTopic(name=name, topic_id=topic_id, partition_indexes=indexes))
     batches: list[list[AskedTopic]] = [[]]
     room = BATCH
     slice_ = Slice()

@@ -402,7 +402,14 @@ class _Seat(Generic[S]):
     # --- results of appends (the seat is the Outcome of its journal) ---
 
     def committed(self, token: int, base_offset: int) -> None:
-        self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
+        try:
+            effects = self.shard.committed(token, base_offset, self._ports.clock.wall_ms())
+        except Exception:
+            # The shard differs from the log now, and would refuse the results of all later appends.
+            LOG.exception("%s: its coordinator failed to apply a committed record, and is loaded again", self.name)
+            self._lose()
+        else:
+            self.carry_out(effects)
 
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
         """Fails appends. The shard's decisions may depend on appends whose failure has not been reported yet. Those
@@ -419,8 +426,11 @@ class _Seat(Generic[S]):
             else:
                 self.carry_out(effects)
         if error in _LOST:
-            self.unload(ErrorCode.NOT_COORDINATOR)
-            self._load_later(self)
+            self._lose()
+
+    def _lose(self) -> None:
+        self.unload(ErrorCode.NOT_COORDINATOR)
+        self._load_later(self)
 
     def timed_out(self, token: int) -> None:
         self.carry_out(self.shard.timed_out(token, self._ports.clock.wall_ms()))

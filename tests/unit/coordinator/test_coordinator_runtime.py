@@ -433,6 +433,24 @@ def test_shard_is_loaded_again_when_a_read_failed_and_the_leadership_goes_on(pla
     play(story)
 
 
+def test_shard_is_loaded_again_when_it_fails_to_apply_a_committed_write(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        assert await world.put(b"a", b"1") == 0
+
+        def committed(*_: Any) -> Effects:
+            raise MemoryError
+
+        shard.committed = committed  # type: ignore[method-assign]
+        assert await world.put(b"b", b"2") == "NOT_COORDINATOR"
+        world.clock.advance_ms(1_000)
+        world.scheduler.run_due()
+        assert (await world.active()).words == {b"a": b"1", b"b": b"2"}
+        assert await world.put(b"c", b"3") == 2
+
+    play(story)
+
+
 def test_shard_is_not_loaded_again_when_the_leadership_has_ended(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()

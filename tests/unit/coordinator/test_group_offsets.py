@@ -267,6 +267,22 @@ def test_stable_fetch_gets_an_error_that_old_consumers_know_when_too_many_commit
     assert log.answers["stable"].error_code == ErrorCode.NOT_COORDINATOR
 
 
+def test_commit_that_cannot_be_applied_is_answered_when_its_shard_is_unloaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(log.shard._core.offsets, "commit", no_memory)
+    with pytest.raises(MemoryError):
+        log.commit()
+    log.carry_out(log.shard.unload(ErrorCode.NOT_COORDINATOR))
+    assert errors(log.answers["c"]) == [ErrorCode.NOT_COORDINATOR]
+
+
 # --- the records ---
 
 

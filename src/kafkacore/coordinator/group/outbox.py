@@ -101,10 +101,10 @@ class Outbox:
         oldest = next(iter(self._open), None)
         if oldest != token:
             raise ValueError(f"append {token} is not the oldest open append, which is {oldest}")
-        append = self._close(token)
-        if append.apply is not None:
-            append.apply(base_offset)
-        append.tell(ErrorCode.NONE)
+        apply = self._open[token].apply
+        if apply is not None:
+            apply(base_offset)  # if this fails, the append stays open, and `give_up` answers its waiters
+        self._close(token).tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
         """Ends an append that has failed. Earlier appends may still wait for the replicas. Raises KeyError if the token

@@ -186,6 +186,22 @@ def test_failed_expiry_is_tried_again() -> None:
     assert log.offsets() == {}
 
 
+def test_expiry_goes_on_when_it_has_failed_for_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
+
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(expiry, "_expire", fails)
+        with pytest.raises(MemoryError):
+            log.wait(LOOK_MS)
+    assert log.offsets() == {("t", 0): 5}
+    log.wait(LOOK_MS)
+    assert log.offsets() == {}
+
+
 def test_nothing_expires_while_many_appends_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "MAX_OPEN_APPENDS", 1)
     log = GroupLog()

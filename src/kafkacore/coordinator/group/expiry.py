@@ -41,16 +41,19 @@ class Expiry:
         if self._core.outbox.open_count > MAX_OPEN_APPENDS:
             self._core.set_deadline(self._deadline, _LATER_MS)
             return
-        if self._round is None:
-            self._round = _look_at_all(self._core)
+        checks, self._round = self._round or _look_at_all(self._core), None
         looked_at = 0
-        for count in self._round:
-            looked_at += count
-            if looked_at >= OFFSETS_PER_TICK:
+        try:
+            for count in checks:
+                looked_at += count
+                if looked_at >= OFFSETS_PER_TICK:
+                    self._round = checks
+                    return
+        finally:
+            if self._round is not None:
                 self._core.set_deadline(self._deadline, 0)
-                return
-        self._round = None
-        self.start()
+            else:
+                self.start()  # also after an error, so that one group does not end the search for ever
 
 
 def _look_at_all(core: Core) -> Iterator[int]:

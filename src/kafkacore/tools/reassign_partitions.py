@@ -93,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preserve-throttles", action="store_true", help="--verify and --cancel do not remove throttles"
     )
+    parser.set_defaults(defaults={name: parser.get_default(name) for name in OPTIONS})
 
 
 NEEDS: Final = {
@@ -102,13 +103,34 @@ NEEDS: Final = {
     "cancel": ("reassignment_json_file",),
     "list": (),
 }
+ALLOWS: Final = {
+    "generate": ("disable_rack_aware",),
+    "execute": ("additional", "throttle", "replica_alter_log_dirs_throttle", "timeout"),
+    "verify": ("preserve_throttles",),
+    "cancel": ("preserve_throttles", "timeout"),
+    "list": (),
+}
+OPTIONS: Final = tuple(sorted({name for table in (NEEDS, ALLOWS) for names in table.values() for name in names}))
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raises AdminError if an option is missing, or has no effect on the action."""
+    action = arguments.action
+    for needed in NEEDS[action]:
+        if getattr(arguments, needed) is None:
+            raise AdminError(f"--{action} needs {_spelled(needed)}")
+    for name in OPTIONS:
+        if name not in (*NEEDS[action], *ALLOWS[action]) and getattr(arguments, name) != arguments.defaults[name]:
+            raise AdminError(f"{_spelled(name)} has no effect on --{action}: leave it out")
+
+
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        for needed in NEEDS[arguments.action]:
-            if getattr(arguments, needed) is None:
-                raise AdminError(f"--{arguments.action} needs --{needed.replace('_', '-')}")
+        _check_options(arguments)
         if arguments.bootstrap_controller and arguments.action not in ("cancel", "list"):
             raise AdminError(f"--{arguments.action} needs --bootstrap-server: controllers do not describe topics")
         action = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}

@@ -127,6 +127,29 @@ def test_election_is_refused_when_its_file_is_malformed(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--execute"], "--execute needs --reassignment-json-file"),
+        (["--list", "--additional"], "--additional has no effect on --list: leave it out"),
+        (["--verify", "--reassignment-json-file", "f", "--throttle", "5"], "--throttle has no effect on --verify"),
+        (
+            ["--execute", "--reassignment-json-file", "f", "--preserve-throttles"],
+            "--preserve-throttles has no effect on --execute",
+        ),
+        (
+            ["--cancel", "--reassignment-json-file", "f", "--broker-list", "1"],
+            "--broker-list has no effect on --cancel",
+        ),
+    ],
+)
+def test_reassignment_is_refused_when_an_option_is_missing_or_has_no_effect(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["reassign-partitions", "--bootstrap-server", "localhost:1", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
 def test_topics_and_brokers_are_refused_when_one_stands_twice(tmp_path: Path) -> None:
     assert read_brokers("3,1") == [3, 1]
     with pytest.raises(AdminError, match=r"duplicate entries: \[1\]"):

@@ -38,10 +38,20 @@ INTERRUPTED: Final = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
-    For an error that the user can correct, prints one line on stderr and returns 1. Like argparse, raises SystemExit
-    with 0 after --help and --version, and with 2 for an invalid command line.
+    For an error that the user can correct, prints one line on stderr and returns 1. After Ctrl-C, returns 130. Like
+    argparse, raises SystemExit with 0 after --help and --version, and with 2 for an invalid command line.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _parsed(list(sys.argv[1:] if argv is None else argv), own_process=argv is None)
+        return int(arguments.run(arguments))
+    except (ConfigError, LogDirectoryError, OSError) as error:
+        print(f"kafkacore: {reason(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parsed(given: list[str], *, own_process: bool) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kafkacore", description="An Apache Kafka node: broker and controller.")
     parser.add_argument("--version", action="version", version=f"kafkacore {__version__}")
     # With `prog`, argparse need not format a usage line to find the name of a command, so it imports nothing for that.
@@ -49,18 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if given[:1] == [name]:
-            module = _import(f"kafkacore.tools.{name.replace('-', '_')}", own_process=argv is None)
+            module = _import(f"kafkacore.tools.{name.replace('-', '_')}", own_process=own_process)
             command.description = module.DESCRIPTION
             command.set_defaults(run=module.run)
             module.add_arguments(command)
-    arguments = parser.parse_args(given)
-    try:
-        return int(arguments.run(arguments))
-    except (ConfigError, LogDirectoryError, OSError) as error:
-        print(f"kafkacore: {reason(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return parser.parse_args(given)
 
 
 def _import(name: str, *, own_process: bool) -> ModuleType:

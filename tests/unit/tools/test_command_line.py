@@ -70,6 +70,19 @@ def test_wrong_command_line_exits_with_2_and_names_the_error(words, complaint, c
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("step", ["import", "run"])
+def test_command_ends_with_130_when_it_is_interrupted(monkeypatch, capsys, step):
+    def interrupted(_argument):
+        raise KeyboardInterrupt
+
+    if step == "import":
+        monkeypatch.setattr(command_line, "import_module", interrupted)
+    else:
+        monkeypatch.setattr(command_line.import_module("kafkacore.tools.simulate"), "run", interrupted)
+    assert command_line.main(["simulate"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_help_lists_every_command(capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main(["--help"])

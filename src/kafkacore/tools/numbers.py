@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -23,3 +24,14 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def positive_number(text: str) -> float:
+    """A `type` for argparse: a finite number above 0, which may have a fraction."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
+    return number

@@ -11,7 +11,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from kafkacore.tools.numbers import whole_number
+from kafkacore.tools.numbers import positive_number, whole_number
 
 DESCRIPTION: Final = "Analyse a cluster's files with Spark; writes Parquet tables and one HTML page."
 _DIRECTORIES: Final = (
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         if name == "placement-plan":
             pipeline.add_argument("--drain", nargs="*", type=int, default=[], metavar="BROKER", help="brokers to empty")
             pipeline.add_argument(
-                "--rate-hours", type=float, default=24.0, metavar="N",
+                "--rate-hours", type=positive_number, default=24.0, metavar="N",
                 help="count appended bytes per second in the last N hours (default %(default)g)",
             )  # fmt: skip
     demo = pipelines.add_parser("demo", help=_DEMO, description=_DEMO)

@@ -46,6 +46,7 @@ def test_dev_reads_every_option(monkeypatch):
     }
 
 
+PLAN = ["spark", "placement-plan", "d", "--output", "o"]
 REASSIGN = ["reassign-partitions", "--bootstrap-server", "localhost:1", "--list"]
 
 
@@ -59,6 +60,10 @@ REASSIGN = ["reassign-partitions", "--bootstrap-server", "localhost:1", "--list"
         (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
         (["demo", "--records", "0"], "argument --records: '0' must be a whole number of at least 1"),
         (["spark", "demo", "--seconds", "0"], "argument --seconds: '0' must be a whole number of at least 1"),
+        *(
+            ([*PLAN, "--rate-hours", text], f"argument --rate-hours: '{text}' must be a number above 0")
+            for text in ("0", "-1", "nan", "inf", "x")
+        ),
         ([*REASSIGN, "--throttle", "-7"], "argument --throttle: '-7' must be a whole number of at least -1"),
         ([*REASSIGN, "--timeout", "-7"], "argument --timeout: '-7' must be a whole number of at least 0"),
     ],

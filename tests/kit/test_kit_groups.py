@@ -181,6 +181,10 @@ def test_error_for_a_wrong_state_shows_the_group() -> None:
     with Broker() as broker:
         with pytest.raises(TimeoutError, match="there is no such group"):
             broker.groups.wait_for("g", timeout_seconds=0.01)
+        with pytest.raises(UnknownName, match="there is no state of a group called 'stable'; do you mean Stable"):
+            broker.groups.wait_for("g", state="stable")
+        with pytest.raises(UnknownName, match="called 'Dead'; there are CompletingRebalance, Empty, Prep"):
+            broker.groups.wait_for("g", state="Dead")
         assert repr(broker.groups) == "<Groups: none>"
 
 

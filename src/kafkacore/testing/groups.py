@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kafkacore.coordinator.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from kafkacore.coordinator.group.other_kinds import CLASSIC
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.network.request import RequestContext
@@ -24,7 +25,8 @@ T = TypeVar("T")
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002  # between two checks of `wait_for`
 _LOAD_SECONDS: Final = 30.0
-_DEAD: Final = "Dead"
+_STATES: Final = (EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE)
+_DEAD: Final = "Dead"  # the state of a group that does not exist
 _CONSUMER: Final = "consumer"
 _DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
 
@@ -42,8 +44,8 @@ class Member(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A snapshot of a group. `state` is one of Kafka's states: Empty, PreparingRebalance, CompletingRebalance, Stable,
-    Dead. `offsets` contains the committed offsets, by topic and partition."""
+    """A snapshot of a group. `state` is one of Kafka's states: Empty, PreparingRebalance, CompletingRebalance, Stable.
+    `offsets` contains the committed offsets, by topic and partition."""
 
     group_id: str
     state: str
@@ -87,8 +89,10 @@ class Groups(Mapping[str, GroupInfo]):
     ) -> GroupInfo:
         """Waits until the group has this state, this number of members and these committed offsets. Returns the group.
 
-        Raises TimeoutError, which shows the last state of the group.
+        Raises TimeoutError, which shows the last state of the group, and UnknownName for a state that does not exist.
         """
+        if state is not None and state not in _STATES:
+            raise UnknownName(unknown("state of a group", state, _STATES))
         until = time.monotonic() + timeout_seconds
         while True:
             found = self._run(self._look(group_id))

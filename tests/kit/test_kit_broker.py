@@ -26,8 +26,10 @@ from kafkacore.protocol.errors import KafkaError
 from kafkacore.runtime.temporary_directory import remove_abandoned
 from kafkacore.testing import Broker
 from kafkacore.testing import broker as testing_broker
+from kafkacore.testing import remote as testing_remote
 from kafkacore.testing.broker import BrokerClosed
 from kafkacore.testing.lookup import UnknownName
+from kafkacore.testing.remote import RemoteBroker
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -276,6 +278,17 @@ def test_error_for_missing_records_shows_those_that_came() -> None:
         broker.produce("t", "one")
         with pytest.raises(TimeoutError, match="1 of 2 records of t-0"):
             broker.consume("t", 2, timeout_seconds=0.05)
+
+
+def test_error_for_missing_records_shows_those_that_came_when_the_limit_is_longer_than_that_of_other_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Broker(topics=["t"]) as broker, RemoteBroker(broker.bootstrap) as remote:
+        for module in (testing_broker, testing_remote):
+            monkeypatch.setattr(module, "_CALL_SECONDS", 1.0)
+        for each in (broker, remote):
+            with pytest.raises(TimeoutError, match="0 of 1 records of t-0"):
+                each.consume("t", timeout_seconds=1.1)
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])

@@ -294,17 +294,18 @@ class Broker:
     ) -> list[LogRecord]:
         """Reads `count` records over the wire. Waits for records that do not exist yet. Raises TimeoutError if fewer
         records arrive in time, and KafkaError, ConnectionError."""
-        return self._run(self._own_client().consume(topic, partition, offset, count, timeout_seconds))
+        work = self._own_client().consume(topic, partition, offset, count, timeout_seconds)
+        return self._run(work, timeout_seconds + _CALL_SECONDS)
 
     def _own_client(self) -> Client:
         if self._client is None:
             self._client = Client.of(dev.HOST, self._port)
         return self._client
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _run(self, coroutine: Coroutine[Any, Any, T], limit_seconds: float = _CALL_SECONDS) -> T:
         if self._node is None:
             coroutine.close()
-        return self.node.broker.plane.loop.run(coroutine, _CALL_SECONDS)
+        return self.node.broker.plane.loop.run(coroutine, limit_seconds)
 
     # --- faults ---
 

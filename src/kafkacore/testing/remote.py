@@ -39,7 +39,8 @@ class RemoteBroker:
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
         """Works like Broker.consume."""
-        return self._loop.run(self._client.consume(topic, partition, offset, count, timeout_seconds), _CALL_SECONDS)
+        work = self._client.consume(topic, partition, offset, count, timeout_seconds)
+        return self._loop.run(work, timeout_seconds + _CALL_SECONDS)
 
     def reset(self) -> None:
         """Does nothing, because this broker has no faults."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batch, Batches, RecordBatchBuilder
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, Message, MetadataRequest, ProduceRequest
@@ -94,9 +94,11 @@ class Client:
         found: list[LogRecord] = []
         try:
             async with asyncio.timeout(timeout_seconds):
+                position = offset
                 while len(found) < count:
-                    records = await self._fetch(topic, partition, found[-1].offset + 1 if found else offset)
-                    found += records
+                    for batch in await self._fetch(topic, partition, position):
+                        found += _records_from(batch, position)
+                        position = batch.next_offset
         except TimeoutError:
             raise TimeoutError(
                 f"{len(found)} of {count} records of {topic}-{partition} from offset {offset} arrived within "
@@ -104,7 +106,7 @@ class Client:
             ) from None
         return found[:count]
 
-    async def _fetch(self, topic: str, partition: int, offset: int) -> list[LogRecord]:
+    async def _fetch(self, topic: str, partition: int, offset: int) -> list[Batch]:
         asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
         request = FetchRequest(
             max_wait_ms=_LOOK_MS,
@@ -119,13 +121,18 @@ class Client:
         told = response.responses[0].partitions[0]
         if told.error_code:
             raise _error(told.error_code, f"{topic}-{partition} from offset {offset}")
-        return [
-            LogRecord(each.offset, each.timestamp, each.key, each.value, each.headers)
-            for batch in Batches(told.records or b"")
-            if not batch.is_control
-            for each in batch
-            if each.offset >= offset
-        ]
+        return list(Batches(told.records or b""))
+
+
+def _records_from(batch: Batch, offset: int) -> list[LogRecord]:
+    """Returns the records from this offset. Transaction markers are no records."""
+    if batch.is_control:
+        return []
+    return [
+        LogRecord(each.offset, each.timestamp, each.key, each.value, each.headers)
+        for each in batch
+        if each.offset >= offset
+    ]
 
 
 def _error(code: int, place: str, message: str | None = None) -> KafkaError:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -135,15 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 2
     report = Report(sys.stdout.buffer, sys.stderr, as_json=arguments.output == "json")
-    try:
-        if arguments.verify:
-            _verify(expand(paths), arguments, report)
-        else:
-            dump_files(expand(paths), _options(arguments), report)
-        report.flush()
-    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    if arguments.verify:
+        _verify(expand(paths), arguments, report)
+    else:
+        dump_files(expand(paths), _options(arguments), report)
+    report.flush()
     return 1 if report.problems else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,12 +44,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         arguments = _parsed(list(sys.argv[1:] if argv is None else argv), own_process=argv is None)
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
+        pass
     except (ConfigError, LogDirectoryError, OSError) as error:
         print(f"kafkacore: {reason(error)}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+    else:
+        return code
+    _end_output()
+    return 1
+
+
+def _end_output() -> None:
+    """Writes the rest of the output. If this fails, discards it, because otherwise Python would try again at its end
+    and show the error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parsed(given: list[str], *, own_process: bool) -> argparse.Namespace:

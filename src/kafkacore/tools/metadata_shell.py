@@ -4,7 +4,6 @@ metadata at an earlier offset."""
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -65,9 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
         report.flush()
     except (AdminError, MetadataError) as error:
         print(f"kafkacore: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
 

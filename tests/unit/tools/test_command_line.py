@@ -1,6 +1,7 @@
 """The command line of `kafkacore`: what each command accepts and refuses, and its exit codes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +87,20 @@ def test_command_ends_with_130_when_it_is_interrupted(monkeypatch, capsys, step)
         monkeypatch.setattr(command_line.import_module("kafkacore.tools.simulate"), "run", interrupted)
     assert command_line.main(["simulate"]) == 130
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("target", "complaint"), [("pipe", ""), ("/dev/full", "kafkacore: No space left on device\n")])
+def test_command_ends_with_1_when_nobody_takes_its_output(target, complaint):
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["features", "--bootstrap-server", "localhost:1", "version-mapping"]
+    with open(writer if target == "pipe" else target, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkacore.tools.main", *words],
+            stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, complaint)
 
 
 def test_help_lists_every_command(capsys):

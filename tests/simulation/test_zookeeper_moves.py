@@ -587,6 +587,25 @@ def test_preferred_replica_that_is_down_cannot_lead():
     run_cluster(story)
 
 
+def test_unclean_election_elects_a_replica_when_the_isr_has_only_a_live_broker_that_is_no_replica():
+    """A controller of Apache Kafka can leave such a state."""
+
+    def story(world):
+        world.invariants.uncleanly = True
+        started(world)
+        state = world.state(*EVENTS) | {"leader": -1, "isr": [3], "leader_epoch": 7}
+        world.do(SetData(paths.partition_state(*EVENTS), json.dumps(state).encode()))
+        world.move_controller()
+        world.step_for(1)
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == -1
+        assert elect(world, 1, EVENTS) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == 1
+
+    run_cluster(story)
+
+
 def test_unclean_election_that_an_operator_asks_for_elects_from_outside_the_isr():
     def story(world):
         world.invariants.uncleanly = True

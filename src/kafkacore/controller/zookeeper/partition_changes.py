@@ -164,24 +164,27 @@ def _choose(
 async def _topics_that_allow_unclean(
     controller: ZooKeeperController, rows: Collection[int], election: Election, *, unclean: bool
 ) -> Collection[str]:
-    """Considers only topics with a partition whose ISR has no live member. Returns such a topic if its settings allow
+    """Considers only topics with a partition whose ISR has no live replica. Returns such a topic if its settings allow
     unclean elections, or if `unclean` is true.
     """
     if election is not elections.MAY_BE_UNCLEAN:
         return ()
     context = controller.context
     live = context.live_broker_ids()
-    lost = dict.fromkeys(
-        context.name(row).topic
-        for row in rows
-        if (was := context.leaderships[row]) is not None
-        and (
-            live.isdisjoint(was.isr) or (context.has_offline_directories and not context.online_replicas(row, was.isr))
-        )
-    )
+    lost = dict.fromkeys(context.name(row).topic for row in rows if _has_lost_its_isr(context, row, live))
     if not lost or unclean:
         return lost
     return await controller.topics.that_allow_unclean_elections(list(lost))
+
+
+def _has_lost_its_isr(context: ControllerContext, row: int, live: set[int]) -> bool:
+    """Returns whether no replica in the ISR is live. A member of the ISR that is no replica any longer does not count:
+    Apache Kafka 3.9 leaves it there if a cancelled reassignment has deleted the last in-sync replica."""
+    now = context.leaderships[row]
+    if now is None:
+        return False
+    isr = frozenset(now.isr).intersection(context.assignments[row].replicas)
+    return isr.isdisjoint(live) or (context.has_offline_directories and not context.online_replicas(row, tuple(isr)))
 
 
 async def reload(controller: ZooKeeperController, rows: Collection[int], failed: dict[int, str]) -> list[int]:

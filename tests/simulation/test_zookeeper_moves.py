@@ -271,6 +271,30 @@ def test_partition_keeps_a_leader_when_another_target_leaves_out_the_replica_tha
     run_cluster(story)
 
 
+def test_new_replica_is_not_elected_when_another_target_replaces_the_target_of_a_partition_without_a_leader():
+    def story(world):
+        started(world, auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
+        first, second, third = (life.broker_id for life in world.alive() if not life.controller.is_active)
+        world.create_topic("more", {0: [first]})
+        world.settle()
+        world.kill(first)
+        world.settle()
+        world.reassign({("more", 0): [first, second]})
+        world.settle()
+        assert alter(world, {("more", 0): [first, third]}) == {("more", 0): ErrorCode.NONE}
+        world.settle()
+        assert world.state("more", 0)["leader"] == -1
+        world.start_broker(first)
+        world.settle()
+        assert world.assignment("more", 0) == [first, third]
+        assert world.state("more", 0)["leader"] == first
+        world.delete_topic("more")
+        world.settle()
+        assert world.node(paths.topic("more")) is None
+
+    run_cluster(story)
+
+
 def test_reassignment_is_cancelled_by_a_request_without_replicas():
     def story(world):
         started(world)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from kafkacore.controller.zookeeper import elections, partition_changes, replica_changes
 from kafkacore.controller.zookeeper.context import ControllerContext, Replica
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority, Request
-from kafkacore.controller.zookeeper.leadership import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from kafkacore.controller.zookeeper.leadership import NO_LEADER, Assignment, Ids, LeaderAndIsr, TopicPartition
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.protocols import topic_deletion
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
@@ -349,14 +349,25 @@ async def _delete_replicas(controller: ZooKeeperController, replicas: Collection
     removes the leader. The new replicas then have no leader to follow, so that reassignment never ends."""
     context = controller.context
     known = [each for each in replicas if context.replica_state(each) is not ReplicaState.NON_EXISTENT]
+    led = [each.row for each in known if each.broker_id == _leader(context, each.row)]
     await replica_changes.take_offline(controller, known)
     replica_changes.start_deletion(controller, known)
     context.move_replicas(known, ReplicaState.DELETION_SUCCESSFUL)
     replica_changes.forget(controller, known)
-    rows = dict.fromkeys(each.row for each in known)
-    leaderless = [row for row in rows if (now := context.leaderships[row]) is not None and now.leader == NO_LEADER]
+    leaderless = [row for row in led if _leader(context, row) == NO_LEADER]
     context.move_partitions(leaderless, PartitionState.OFFLINE)
-    await partition_changes.bring_online(controller, leaderless, elections.offline_partition)
+    electable = [row for row in leaderless if context.online_replicas(row, _isr(context, row))]
+    await partition_changes.bring_online(controller, electable, elections.offline_partition)
+
+
+def _leader(context: ControllerContext, row: int) -> int | None:
+    now = context.leaderships[row]
+    return None if now is None else now.leader
+
+
+def _isr(context: ControllerContext, row: int) -> Ids:
+    now = context.leaderships[row]
+    return () if now is None else now.isr
 
 
 def _is_complete(context: ControllerContext, row: int) -> bool:

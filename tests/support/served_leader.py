@@ -30,8 +30,8 @@ POLL_S = 0.001  # the pause before an empty answer, because this leader ignores 
 
 
 class ServedLeader:
-    """A node with one listener. It sends no answers while `held` is not set. `forge` may change the frame of an
-    answer."""
+    """A node with one listener. It sends no answers while `held` is not set. `forge` may change the frame of an answer.
+    `surplus` follows each answer to ApiVersions."""
 
     def __init__(self, leader: Leader) -> None:
         self.leader = leader
@@ -39,6 +39,7 @@ class ServedLeader:
         self.held = asyncio.Event()
         self.held.set()
         self.forge: Callable[[bytes], bytes] = lambda frame: frame
+        self.surplus = b""
         self.clients: list[str] = []
         self.connections = self.closed = self.requests = 0
         self._writers: set[asyncio.StreamWriter] = set()
@@ -79,7 +80,7 @@ class ServedLeader:
             body = self.leader.answer(key, version, frame[start:])
         answer = apis.response_header(key, version, correlation_id) + body
         answer = len(answer).to_bytes(4, "big") + answer
-        writer.write(self.forge(answer) if key != ApiKey.API_VERSIONS else answer)
+        writer.write(self.forge(answer) if key != ApiKey.API_VERSIONS else answer + self.surplus)
         await writer.drain()
 
     def _api_versions(self) -> Any:

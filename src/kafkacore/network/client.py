@@ -318,15 +318,17 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def hand_over(self) -> int:
-        """Closes this end of the connection without notice to the other node. Returns a descriptor of the
-        connection."""
+        """Closes this end of the connection without notice to the other node. Returns a descriptor of the connection.
+        If this fails, for example because no descriptor is left, the next call connects anew, after a pause. Otherwise
+        a caller that tries again at once would stop its loop."""
         transport = self._transport
-        if transport is None or self.lost or self._waiting or self._received:
-            raise Disconnected("the connection is closed")
-        transport.pause_reading()
-        handle = os.dup(transport.get_extra_info("socket").fileno())
-        self.close()
-        return handle
+        try:
+            if transport is None or self.lost or self._waiting or self._received:
+                raise Disconnected("the connection is closed, or the node has sent bytes that nobody asked for")
+            transport.pause_reading()
+            return os.dup(transport.get_extra_info("socket").fileno())
+        finally:
+            self.close()
 
     def _lose(self) -> None:
         if not self.lost:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,6 +149,42 @@ def test_fetcher_tries_again_when_the_leader_speaks_no_common_version(
 
     asyncio.run(run())
     assert caplog.text.count("FETCH: the leader speaks 0 to 11") == 1
+
+
+def test_fetcher_tries_again_when_no_file_descriptor_is_left_for_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[int] = []
+
+    def dup(handle: int, real: Callable[[int], int] = os.dup) -> int:
+        tries.append(handle)
+        if len(tries) <= 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(handle)
+
+    monkeypatch.setattr(os, "dup", dup)
+
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            theirs, ours = made.pair()
+            await until(lambda: ours.end_offset == theirs.end_offset)
+            assert made.served.connections == 4, "each try must have its own connection, after a pause"
+
+    asyncio.run(run())
+    assert "Too many open files" in caplog.text
+
+
+def test_fetcher_lets_its_loop_go_on_when_the_leader_sends_bytes_that_nobody_asked_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            made.served.surplus = b"\0"
+            theirs, ours = made.pair()
+            await until(lambda: made.served.connections > 2)
+            assert ours.end_offset == 0
+            made.served.surplus = b""
+            await until(lambda: ours.end_offset == theirs.end_offset)
+
+    asyncio.run(run())
 
 
 def test_fetcher_asks_on_another_connection_when_an_answer_does_not_come(

@@ -55,11 +55,18 @@ class BrokerLogs:
         self._manager.load(place_of)
         self._put_strays_aside(image, node_id)
         self._promote_abandoned(place_of)
+        self._await_cuts()
+
+    def _await_cuts(self) -> None:
+        """From now on, a log that is truncated below its recovery point on disk waits for the upkeep. The upkeep starts
+        only when the broker is ready, but followers truncate most often right after a start."""
+        self._manager.await_cuts(True)
 
     def load_all(self) -> None:
         """Opens the logs in the directories. In ZooKeeper mode, a broker learns later which of the logs are its
         replicas, and the controller says which logs to delete. Blocks. Raises LogDirectoryError."""
         self._manager.load()
+        self._await_cuts()
 
     def find(self, topic: str, index: int) -> PartitionHandle | None:
         """Returns an open log, even if this broker neither leads nor follows the partition."""

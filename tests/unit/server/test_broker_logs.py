@@ -18,8 +18,9 @@ from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, TopicRecord
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kafkacore.server.broker_logs import BrokerLogs
-from kafkacore.storage import names, partition_metadata
+from kafkacore.storage import checkpoints, names, partition_metadata
 from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.log_upkeep import LogUpkeep
 
 ME = 1
 KEY = ("orders", 0)
@@ -164,3 +165,36 @@ def test_log_is_offline_when_its_directory_fails_while_logs_are_loaded(
     assert not logs.serves(paths[HERE])
     assert logs.is_offline(*KEY, is_new=False)
     manager.close()
+
+
+def test_truncated_log_waits_for_the_upkeep_when_it_is_truncated_before_the_upkeep_starts(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor
+) -> None:
+    environment = Environment()
+    manager = LogManager(environment, paths.values(), lambda topic: SETTINGS)
+    manager.load()
+    [handle] = manager.create(KEY[0], TOPIC_ID, [KEY[1]], paths[HERE])
+    handle.become_leader(ME, 0)
+    for _ in range(3):
+        assert handle.append(one_record()).error == 0
+    manager.close()
+
+    manager = LogManager(environment, paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image, ME)
+    found = manager.get(*KEY)
+    assert found is not None
+    found.truncate_to(1)
+    assert found.append_replicated_now(one_record(offset=1), 0) is None, "the recovery point on disk is still above 1"
+    upkeep = LogUpkeep(manager, environment)
+    upkeep.start()
+    assert found.append_replicated(one_record(offset=1), 0).error == 0
+    points = checkpoints.OffsetCheckpoint(paths[HERE], checkpoints.RECOVERY_POINT).read()
+    assert points == {KEY: 1}
+    upkeep.close()
+    manager.close()
+
+
+def one_record(offset: int = 0) -> bytes:
+    builder = RecordBatchBuilder(base_offset=offset)
+    builder.append(0, None, b"value")
+    return builder.build()

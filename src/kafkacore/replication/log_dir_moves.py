@@ -17,6 +17,7 @@ from kafkacore.storage.errors import reason
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
+from kafkacore.storage.names import Kind
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 PART_BYTES: Final = 16 << 20  # after this many bytes, check again whether the move may continue
@@ -86,12 +87,14 @@ class LogDirMoves:
         self._moves[key] = Move(path, asyncio.create_task(self._run(key)))
 
     async def cancel(self, key: Key) -> None:
-        """Cancels a move. Deletes the copy, and reports to the controller that the replica stays in its directory."""
-        move = self._moves.get(key)
+        """Cancels a move. Deletes the copy, and reports to the controller that the replica stays in its directory. If
+        another caller cancels the same move and begins a new one meanwhile, the new one goes on."""
+        move, future = self._moves.get(key), self._manager.futures.get(key)
         if move is not None:
             await move.end()
             self._revert(key, move)
-        await self._off(self._manager.drop_future, key)
+        if future is not None:
+            await self._off(self._manager.drop_future, key, Kind.DELETE, future.name)
 
     def take_back(self, path: str) -> set[asyncio.Future[None]]:
         """Reports the old directories of the replicas that were about to move to `path`, which has failed. Returns the
@@ -122,7 +125,8 @@ class LogDirMoves:
             LOG.exception("the move of %s-%d to %s has failed; request it again", *key, move.path)
             self._revert(key, move)
         finally:
-            self._moves.pop(key, None)
+            if self._moves.get(key) is move:
+                del self._moves[key]
 
     async def _try(self, key: Key, move: Move) -> bool:
         """Makes one attempt to move the replica. Returns True if the move has ended. Raises MoveCancelled."""

@@ -122,10 +122,14 @@ class FutureLogs:
                 self._busy.discard(key)
                 self._idle.notify_all()
 
-    def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Removes a future log and renames its directory. Call this inside `alone`, or at a start."""
+    def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE, name: str | None = None) -> None:
+        """Removes a future log and renames its directory. With `name`, leaves a future log in another directory. Call
+        this inside `alone`, or at a start."""
         with self._mutex:
-            future = self._futures.pop(key, None)
+            future = self._futures.get(key)
+            if future is not None and name not in (None, future.name):
+                return
+            self._futures.pop(key, None)
         if future is not None:
             future.handle.retire()
             self._owner.rename_aside(future.directory, future.name, future.handle, kind)

@@ -417,11 +417,11 @@ class LogManager:
         with self._mutex:
             self.compactions.disturb(key)
 
-    def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
+    def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE, name: str | None = None) -> None:
         """Drops the future log of a partition. Call this if the move was cancelled, or if this broker no longer has a
-        replica of the partition."""
+        replica of the partition. With the `name` of its directory, drops no other future log."""
         with self.futures.alone(key):
-            self.futures.drop(key, kind)
+            self.futures.drop(key, kind, name)
 
     def replace_with_future(self, key: Key) -> None:
         """Ends a move: the future log replaces the log. Raises OSError, MoveCancelled."""

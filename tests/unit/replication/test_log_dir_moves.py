@@ -1,0 +1,56 @@
+"""Moves of replicas between the log directories of a broker, at the moments that an integration test rarely hits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.world.environment import Environment
+from kafkacore.replication.log_dir_moves import LogDirMoves
+from kafkacore.storage.log_manager import LogManager
+
+KEY = ("orders", 0)
+LIMIT_S = 30
+
+
+async def assigned(replica: Any, path: str) -> None:
+    """Accepts the report, as a controller does."""
+
+
+def test_move_goes_on_when_two_requests_cancel_the_one_before_it(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in "abc"]
+    for path in paths:
+        Path(path).mkdir()
+    manager = LogManager(Environment(), paths, lambda topic: LogSettings())
+    manager.load()
+    manager.create(*KEY[:1], Uuid.random(), [KEY[1]], paths[0])
+    drop, calls, go = manager.drop_future, [], threading.Event()
+
+    def second_is_late(*arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            assert go.wait(LIMIT_S)
+        drop(*arguments)
+
+    manager.drop_future = second_is_late  # type: ignore[method-assign]
+
+    async def run() -> None:
+        moves = LogDirMoves(manager, assigned, 2, lambda: 1 << 30, 1)
+        manager.futures.copy = lambda key, max_bytes: max_bytes  # type: ignore[method-assign]
+        moves.begin(KEY, paths[1])
+        first, second = (asyncio.create_task(moves.cancel(KEY)) for _ in range(2))
+        await first
+        moves.begin(KEY, paths[2])
+        go.set()
+        await second
+        future = manager.futures.get(KEY)
+        assert future is not None, "the second request must not cancel the new move"
+        assert future.directory.path == moves.destination(KEY) == paths[2]
+        await moves.close()
+
+    asyncio.run(asyncio.wait_for(run(), LIMIT_S))
+    manager.close()

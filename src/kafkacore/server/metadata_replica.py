@@ -146,8 +146,10 @@ class MetadataReplica:
     async def stop(self) -> None:
         if self._snapshotter is not None:
             await self._snapshotter.close()
-        await self.raft.stop()
-        await self.lanes.close()
+        try:
+            await self.raft.stop()
+        finally:  # the disk of the metadata log may have failed
+            await self.lanes.close()
 
     def close(self) -> None:
         """Closes the replica. Call this after `stop`, on a thread that may block."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,20 +27,26 @@ SOUND = {
 }
 
 
-def raft_config(path: Path, **properties: str) -> RaftConfig:
+def replica_of(
+    path: Path, log: TailLog, on_fault: Callable[[BaseException], None], **properties: str
+) -> MetadataReplica:
     config = BrokerConfig(SOUND | {"log.dirs": str(path)} | properties)
-    faults: list[BaseException] = []
-    replica = MetadataReplica(
+    return MetadataReplica(
         config,
         "c",
         ReplicaKey(1),
-        SimpleNamespace(log=TailLog(), state=None, persist=None),
+        SimpleNamespace(log=log, state=None, persist=None),
         Quorum.configured(config),
         Environment(),
         world=World(),
         endpoints=(),
-        on_fault=faults.append,
+        on_fault=on_fault,
     )
+
+
+def raft_config(path: Path, **properties: str) -> RaftConfig:
+    faults: list[BaseException] = []
+    replica = replica_of(path, TailLog(), faults.append, **properties)
     replica.close()
     assert faults == []
     return replica.raft._config
@@ -71,3 +79,27 @@ def test_defaults_equal_the_defaults_in_the_core(tmp_path: Path) -> None:
     assert (made.append_linger_ms, plain.append_linger_ms) == (25, 0)
     names = [name for name in RaftConfig._fields if name.endswith(("_ms", "_bytes")) and name != "append_linger_ms"]
     assert {name: getattr(made, name) for name in names} == {name: getattr(plain, name) for name in names}
+
+
+def test_connections_are_closed_when_the_disk_of_the_log_fails_during_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailedLog(TailLog):
+        def flush(self) -> None:
+            raise OSError("the disk is gone")
+
+    async def run() -> None:
+        replica = replica_of(tmp_path, FailedLog(), lambda error: None)
+        await replica.start()
+        closed: list[bool] = []
+
+        async def close() -> None:
+            closed.append(True)
+
+        monkeypatch.setattr(replica.lanes, "close", close)
+        with pytest.raises(OSError, match="the disk is gone"):
+            await replica.stop()
+        assert closed == [True]
+        replica.close()
+
+    asyncio.run(run())

@@ -17,6 +17,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.replication.request_rates import RequestRates
 
 _INT32: Final = 1 << 32
+_TRUNCATION_LOOK_S: Final = 0.01
 
 
 class Address(NamedTuple):
@@ -53,7 +54,8 @@ class FetcherMeasures(NamedTuple):
 
 class Fetcher(Protocol):
     """Fetches partitions from one broker. Calls return at once, and the fetcher executes them soon and in order;
-    `settled` waits until all of them are executed. `registered` sets the epoch of this broker's registration.
+    `settled` waits until all of them are executed and no truncation is running. `registered` sets the epoch of this
+    broker's registration.
     """
 
     @property
@@ -204,6 +206,18 @@ class Fetchers:
         self._followed.clear()
         for fetcher in fetchers:
             await fetcher.close()
+
+
+class Truncates(Protocol):
+    @property
+    def jobs(self) -> int:
+        """The number of running truncations."""
+
+
+async def until_truncated(native: Truncates) -> None:
+    """Waits until no truncation is running. Otherwise a truncation could remove what another fetcher has appended."""
+    while native.jobs:  # noqa: ASYNC110 - truncations are short, and they run on threads without an event
+        await asyncio.sleep(_TRUNCATION_LOOK_S)
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:

@@ -17,7 +17,7 @@ from kafkacore._fast.follow.driver_handle import DriverHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.replication.fetcher_reports import common_versions, log_event
-from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow
+from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow, until_truncated
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 
@@ -93,6 +93,7 @@ class NativeFetcher:
 
     async def settled(self) -> None:
         await self._until_order(self.native.look())
+        await until_truncated(self.native)
 
     @property
     def measures(self) -> FetcherMeasures:

@@ -16,7 +16,7 @@ from kafkacore._fast.follow.handle import FetcherHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.replication.fetcher_reports import common_versions, log_event
-from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow
+from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow, until_truncated
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 _COUNTED_EVERY_MS: Final = 1_000  # the lag is counted only this often, because counting checks every partition
@@ -84,7 +84,7 @@ class RemoteFetcher:
         self._wake.set()
 
     async def settled(self) -> None:
-        """Does nothing, because this driver executes each call immediately."""
+        await until_truncated(self.native)  # this driver executes each call immediately
 
     def registered(self, broker_epoch: int) -> None:
         """Does nothing, because each request reads the current epoch."""

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -296,6 +297,34 @@ def test_fetcher_asks_again_when_the_quota_held_back_all_of_its_partitions(tmp_p
             assert made.replicas.leader.seen == [], "the quota is used up, so there is nothing to ask for"
             quota.bytes_per_second = NO_BOUND
             await until(lambda: ours.end_offset == theirs.end_offset)
+
+    asyncio.run(run())
+
+
+class Truncating:
+    """A native driver that reports a running truncation."""
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self.jobs = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.native, name)
+
+
+def test_fetcher_is_settled_only_when_a_truncation_has_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            assert made.native.jobs == 0
+            await made.fetcher.settled()
+            truncating = Truncating(made.native)
+            made.fetcher.native = truncating  # type: ignore[assignment]
+            settled = asyncio.ensure_future(made.fetcher.settled())
+            done, _ = await asyncio.wait({settled}, timeout=0.1)
+            assert not done
+            truncating.jobs = 0
+            await settled
+            made.fetcher.native = made.native
 
     asyncio.run(run())
 

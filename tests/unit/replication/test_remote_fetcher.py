@@ -231,6 +231,31 @@ def test_driver_fetches_a_delayed_partition_again_when_its_pause_is_over(tmp_pat
     asyncio.run(run())
 
 
+def test_driver_is_settled_only_when_a_truncation_has_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            native = made.replicas.fetcher
+            # From now on, the loop does not take the results of truncations.
+            asyncio.get_running_loop().remove_reader(native.fileno())
+            theirs, ours = made.replicas.log(ours=False), made.replicas.log(ours=True)
+            ours.become_leader(9, 4, 4)
+            ours.append(batch(count=3))
+            made.replicas.leader.lead(theirs, 5)
+            ours.become_follower(1, 5, 5)
+            made.fetcher.follow([Follow(ours, 1, 5)])
+            await until(lambda: native.jobs == 1)
+            made.fetcher.stop([ours])
+            settled = asyncio.ensure_future(made.fetcher.settled())
+            done, _ = await asyncio.wait({settled}, timeout=0.1)
+            assert not done
+            while native.jobs:
+                native.deliver()
+                await asyncio.sleep(0.001)
+            await settled
+
+    asyncio.run(run())
+
+
 def test_driver_logs_what_befell_a_partition_when_it_was_truncated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
+from kafkacore._fast.base.atomics cimport add32
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.follow.followed cimport (
     BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Fetcher, Position, fetcher_forget, followed_delay, followed_fail,
@@ -34,7 +35,7 @@ cdef void submit(Followed *each) noexcept nogil:
     each.job.done.deliver = came_back
     each.job_is_out = True
     each.woken = False
-    each.fetcher.jobs_out += 1
+    add32(&each.fetcher.jobs_out, 1)
     park_hold(&each.parked)
     if io_submit(log_dir(&each.partition.log), &each.job) < 0:
         each.cut_result = KAFKA_STORAGE_ERROR  # the log directory is closing
@@ -45,7 +46,7 @@ cdef void came_back(Mail *mail) noexcept nogil:
     cdef Followed *each = of_job(<Job *> mail)
     cdef Fetcher *f = each.fetcher
     each.job_is_out = False
-    f.jobs_out -= 1
+    add32(&f.jobs_out, -1)
     if each.state == FOLLOW_GONE:
         if each.in_all.next != NULL and followed_is_in_session(each):
             followed_set(each, FOLLOW_GONE)  # the next request removes it from the leader's session

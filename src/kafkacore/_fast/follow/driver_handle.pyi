@@ -72,6 +72,10 @@ class DriverHandle:
     def orders(self) -> int:
         """The number of orders that have been executed. Orders are numbered from 1."""
 
+    @property
+    def jobs(self) -> int:
+        """The number of running truncations."""
+
     def look(self) -> int:
         """Sends an order that only makes the driver post its news. Returns the number of the order."""
 

@@ -133,6 +133,10 @@ cdef class DriverHandle:
     def refusal(self):
         return load32(&self.driver.refusal)
 
+    @property
+    def jobs(self):
+        return load32(&self.driver.fetcher.jobs_out)
+
     def events(self):
         cdef int32_t count = load32(&self.driver.event_count)
         if count == 0:

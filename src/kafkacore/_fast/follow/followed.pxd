@@ -166,7 +166,7 @@ ctypedef struct Fetcher:
     int64_t session_number      # counts the sessions; never 0
     int32_t session_size        # the number of partitions in the session
     int32_t busy                # the number of partitions whose log is being opened, rolled or truncated
-    int32_t jobs_out
+    int32_t jobs_out            # the number of truncations on I/O threads (atomic; other threads read it)
     int64_t kept_bytes
     Link all
     Link changed

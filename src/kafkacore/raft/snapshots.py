@@ -21,6 +21,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_checkpoint_name
 
 BATCH_RECORDS: Final = 1000
+NO_TIMESTAMP: Final = -1
 READ_BYTES: Final = 1 << 20
 PART_BYTES: Final = 1 << 18
 DELETED: Final = ".deleted"
@@ -108,16 +109,15 @@ def read_parts(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[list[Batch
 
 
 def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
-    """Returns the time of the last record in a snapshot, in milliseconds. Returns -1 if the snapshot's header does not
-    contain this time.
-    """
+    """Returns the time of the last record in a snapshot, in milliseconds. Returns NO_TIMESTAMP if the snapshot's header
+    does not contain this time. Raises SnapshotError."""
     for batch in checked_batches(log, snapshot_id):
         for _, record in control.control_records(batch.data):
             if isinstance(record, SnapshotHeaderRecord):
                 told: int = record.last_contained_log_timestamp
                 return told
         break
-    return -1
+    return NO_TIMESTAMP
 
 
 def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:

@@ -134,4 +134,11 @@ class Snapshotter:
                 return True
         if limits.retention_ms < 0:
             return False
-        return self._wall_ms() - snapshots.read_timestamp(self._log, ids[0]) > limits.retention_ms
+        return self._wall_ms() - self._timestamp_ms(ids[0]) > limits.retention_ms
+
+    def _timestamp_ms(self, snapshot_id: OffsetAndEpoch) -> int:
+        try:
+            return snapshots.read_timestamp(self._log, snapshot_id)
+        except snapshots.SnapshotError as error:
+            LOG.warning("snapshot %d-%d is deleted, because it is damaged: %s", *snapshot_id, error)
+            return snapshots.NO_TIMESTAMP

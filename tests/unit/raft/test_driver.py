@@ -176,6 +176,27 @@ def test_old_snapshots_are_deleted_after_their_retention_time(run) -> None:
     run(story, log=SizedLog())
 
 
+def test_old_snapshot_is_deleted_with_a_warning_when_it_is_damaged(run, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(harness):
+        await harness.driver.stop()
+        await harness.start()
+        made = snapshotter(harness, bytes_between=1, retention_ms=WEEK_MS, retention_bytes=-1)
+        await harness.until(lambda: harness.controller.active)
+        await harness.brokers(1)
+        for count, topic in enumerate(("a", "b"), 1):
+            await create(harness, topic)
+            await harness.until(lambda: len(harness.log.snapshots()) >= count)  # noqa: B023
+            await made.close()
+        damaged, *kept = harness.log.snapshots()
+        read = harness.log.read_snapshot
+        harness.log.read_snapshot = lambda which, *part: b"\0" * 100 if which == damaged else read(which, *part)
+        made.clean()
+        assert harness.log.snapshots() == kept
+        assert f"snapshot {damaged.offset}-{damaged.epoch} is deleted, because it is damaged: " in caplog.text
+
+    run(story, log=SizedLog())
+
+
 def test_snapshot_is_fetched_in_parts(run) -> None:
     async def story(harness):
         await harness.brokers(1)

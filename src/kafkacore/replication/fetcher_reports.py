@@ -16,11 +16,11 @@ _TEXTS: Final = {
     "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
     " or it lost records",
     "restart": "ended at offset %d, below the start of its leader's log, and restarts at %d",
-    "corrupt": "its leader sent records at offset %d that cannot be appended (error %d); the broker fetches them again",
-    "newer-epoch": "its leader sent a batch at offset %d of an epoch above its own, %d; the broker fetches it again",
+    "corrupt": "got records at offset %d that cannot be appended (error %d); the broker fetches them again",
+    "newer-epoch": "got a batch at offset %d of an epoch above its leader's, %d; the broker fetches it again",
     "fenced": "is no longer fetched in leader epoch %d, because its leader has a newer one",
     "failed": "is no longer followed, because its log cannot be written (error %d)",
-    "refused": "its leader answered with error %d; the broker fetches it again after replica.fetch.backoff.ms",
+    "refused": "got error %d from its leader; the broker fetches it again after replica.fetch.backoff.ms",
 }
 
 

@@ -5,6 +5,7 @@ import json
 import time
 from argparse import Namespace
 from contextlib import closing
+from statistics import median
 
 import pytest
 
@@ -22,6 +23,7 @@ RACKS = {2: "a", 3: "b", 4: "a", 5: "b"}
 HOT, COLD = "hot", "cold"
 DAY_MS = 86_400_000
 VALUE = 10_000
+PROPOSALS = 9  # each is random, and a lucky one can have fewer bytes on its fullest broker than our plan
 # The number of records in each partition, and its replicas. Brokers 4 and 5 have just been added to the cluster.
 RECORDS = {HOT: (20, 16, 12, 8, 6, 4), COLD: (24, 20, 10, 8, 6, 2)}
 REPLICAS = {HOT: [[2, 3]] * 5 + [[4, 5]], COLD: [[3, 2]] * 5 + [[5, 4]]}
@@ -145,13 +147,16 @@ def test_plan_beats_the_proposal_of_kafka_and_comes_true_when_it_is_applied(spar
     }
     assert all((one.rate > 0) == (one.topic == HOT) for one in now)
 
-    theirs = proposed(tools, cluster, tmp_path)
-    generated = load(now, [one._replace(replicas=theirs[one.topic, one.number]) for one in now], racks)
     before, after = load(now, [], racks), load(now, changed, racks)
     assert before.bytes == held(spark, cluster)
-    assert max(after.bytes.values()) <= max(generated.bytes.values())
-    assert max(after.rates.values()) <= max(generated.rates.values())
-    assert max(after.leaders.values()) <= max(generated.leaders.values())
+    proposals = []
+    for _ in range(PROPOSALS):
+        theirs = proposed(tools, cluster, tmp_path)
+        proposals.append(load(now, [one._replace(replicas=theirs[one.topic, one.number]) for one in now], racks))
+    for measure in ("bytes", "rates", "leaders"):
+        most = [max(getattr(each, measure).values()) for each in proposals]
+        assert max(getattr(after, measure).values()) <= median(most), measure
+    assert after.moved <= median(each.moved for each in proposals)
     assert all({racks[broker] for broker in one.replicas} == {"a", "b"} for one in changed)
 
     output = tmp_path / "plan"

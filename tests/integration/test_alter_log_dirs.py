@@ -201,18 +201,24 @@ def test_move_is_not_tried_again_when_it_is_cancelled_while_its_last_step_fails(
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
-def test_metadata_is_restored_when_a_move_is_cancelled_late(node: Directories) -> None:
-    source = node.directory_of("t", 0)
-    assert node.produce("t", 0) == 0
-    moves, futures = node.broker.moves, node.broker._logs._manager.futures
-    tell, copy = moves._assign, futures.copy
-    told: list[str] = []
+def noted_assignments(node: Directories) -> list[str]:
+    """Returns a list that gets each directory that the controller accepts from now on."""
+    moves: Any = node.broker.moves
+    tell, told = moves._assign, []
 
     async def noted(replica: Any, path: str) -> None:
         await tell(replica, path)
         told.append(Path(path).name)
 
     moves._assign = noted
+    return told
+
+
+def test_metadata_is_restored_when_a_move_is_cancelled_late(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    told, futures = noted_assignments(node), node.broker._logs._manager.futures
+    copy = futures.copy
     # Once the controller knows about the move, the copy never becomes complete.
     futures.copy = lambda key, max_bytes: copy(key, max_bytes) or (max_bytes if told else 0)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
@@ -238,13 +244,8 @@ def test_partition_stays_when_the_disk_of_its_future_log_fails(node: Directories
 def test_metadata_is_restored_when_the_disk_of_a_future_log_fails_late(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
-    moves, futures = node.broker.moves, node.broker._logs._manager.futures
-    tell, copy = moves._assign, futures.copy
-    told: list[str] = []
-
-    async def noted(replica: Any, path: str) -> None:
-        await tell(replica, path)
-        told.append(Path(path).name)
+    told, futures = noted_assignments(node), node.broker._logs._manager.futures
+    copy = futures.copy
 
     def copy_late(key: Any, max_bytes: int) -> int:
         if told:
@@ -252,7 +253,6 @@ def test_metadata_is_restored_when_the_disk_of_a_future_log_fails_late(node: Dir
             wait_until(lambda: futures.get(key) is None)
         return copy(key, max_bytes)
 
-    moves._assign = noted
     futures.copy = copy_late
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     node.await_assigned("t", lambda assigned: told[:2] == [other(source), source] and assigned == [source])

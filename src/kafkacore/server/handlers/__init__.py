@@ -1,7 +1,7 @@
-"""The handlers: one module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or
-a generator that yields to other requests while it works (`runtime.slices`).
+"""The handlers: one module for each API. The module's `handle(context, call, request)` returns the response, a
+coroutine, or a generator that yields to other requests while it works (`runtime.slices`).
 
-The tables list the APIs of each kind of listener. A module is imported with the first request for its API.
+The tables list the APIs of each kind of listener. A module is imported when the first request for its API arrives.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _KRAFT_ONLY: Final = frozenset({
 ZOOKEEPER_BROKER: Final[Mapping[int, str]] = {
     key: module for key, module in (BROKER | _ZOOKEEPER).items() if key not in _KRAFT_ONLY
 }
-# The listener of control.plane.listener.name serves these APIs (KIP-291): the controller's requests to brokers, and the
-# requests that brokers of Apache Kafka 3.9 send to the controller.
+# The listener that control.plane.listener.name names serves these APIs (KIP-291): the controller's requests to brokers,
+# and the requests that brokers of Apache Kafka 3.9 send to the controller.
 CONTROL_PLANE: Final[dict[int, str]] = {
     key: ZOOKEEPER_BROKER[key]
     for key in (

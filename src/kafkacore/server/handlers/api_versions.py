@@ -1,9 +1,9 @@
 """ApiVersions: returns the APIs of this listener, the features that the node supports, and the features that the
 cluster has finalized.
 
-The response changes only with the finalized features. A node publishes it to the processors, which then answer every
-well-formed request. This handler answers all other requests, and every request that arrives before the node has
-metadata.
+The response changes only when the finalized features change. A node publishes the response to the processors, which
+then answer every well-formed request. This handler answers all other requests, and every request that arrives before
+the node has metadata.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """Returns the encoded responses for several versions. Versions below ZERO_LEVELS_SINCE share one content, and the
-    later versions share another."""
+    """Returns the encoded responses for several versions. All versions below `ZERO_LEVELS_SINCE` have the same content,
+    and so have all later versions."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 

@@ -18,7 +18,7 @@ from kafkacore.runtime.slices import Work
 from kafkacore.server import loggers
 from kafkacore.storage.names import topic_name_problem
 
-BROKER_LOGGER: Final = 8  # a resource type of no record, because the levels of loggers are not stored (KIP-412)
+BROKER_LOGGER: Final = 8  # no metadata record has this resource type: the levels of loggers are not stored (KIP-412)
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -67,8 +67,8 @@ def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRe
 
 
 class _Description:
-    """Makes the response to one request. Thousands of topics share all entries except the entries for their own
-    settings, so each inherited entry is created once.
+    """Makes the response to one request. Each inherited entry is created once, because thousands of topics may share
+    it. A topic has entries of its own only for the keys that are set for the topic.
     """
 
     def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:

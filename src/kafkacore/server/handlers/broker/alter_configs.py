@@ -26,7 +26,7 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# No log and no broker reads settings of these resources, so this module warns that they have no effect.
+# No log and no broker reads the settings of these resources, so this module warns that such a setting has no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 NOTES_LOGGED: Final = 10  # limit of warnings for one request; a request can change 10,000 groups
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
@@ -43,7 +43,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Request) 
     rest = [each for at, each in enumerate(_resources(request)) if at not in settled]
     told: Told = {}
     if rest:
-        made: Any = type(request)  # `rest` has the class of the request
+        made: Any = type(request)  # the forwarded request has the same class
         forwarded = made(resources=rest, validate_only=request.validate_only)
         answer: Any = await broker.channel.forward(call, forwarded)
         told = {

@@ -1,4 +1,4 @@
-"""DeleteGroups: removes groups without members, with their offsets (KIP-229)."""
+"""DeleteGroups: removes groups that have no members, and the offsets of these groups (KIP-229)."""
 
 from __future__ import annotations
 

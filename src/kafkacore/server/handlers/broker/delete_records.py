@@ -46,8 +46,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRec
 
 
 def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]) -> Partition:
-    """Returns the partition's result. If the partition is refused, the result is complete. Otherwise an entry is added
-    to `cuts`, which fills the result in later."""
+    """Returns the partition's result. If the partition is refused, the result is complete. Otherwise this function adds
+    an entry to `cuts`, and `_cut` fills the result in later."""
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition_index, -1)
     answer = Partition(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error)
     if topic in INTERNAL_TOPICS:

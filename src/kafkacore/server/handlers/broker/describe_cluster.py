@@ -38,8 +38,8 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
 
 
 def check_endpoint_type(asked: int, own: int) -> None:
-    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, and UNSUPPORTED_ENDPOINT_TYPE for an unknown
-    kind."""
+    """Raises MISMATCHED_ENDPOINT_TYPE if the request asks for the other kind of endpoint, and UNSUPPORTED_ENDPOINT_TYPE
+    if it asks for an unknown kind."""
     if asked == own:
         return
     if asked not in (BROKERS, CONTROLLERS):

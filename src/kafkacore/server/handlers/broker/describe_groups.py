@@ -14,7 +14,7 @@ Group = DescribeGroupsResponse.DescribedGroup
 
 def handle(broker: BrokerContext, call: RequestContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
     response = DescribeGroupsResponse()
-    # Clients look up a group in the response by its id, and need one entry for each id.
+    # Clients look up a group in the response by its id, so each id has exactly one entry.
     for group_id in (yield from distinct(request.groups)):
         group = _describe(broker, call, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:

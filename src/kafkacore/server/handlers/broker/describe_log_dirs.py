@@ -1,5 +1,5 @@
-"""DescribeLogDirs: returns the partitions in each log directory, the free space on its file system (KIP-113, KIP-827),
-and whether it takes new replicas (KIP-1066)."""
+"""DescribeLogDirs: returns the partitions in each log directory, the free space on the directory's file system
+(KIP-113, KIP-827), and whether the directory takes new replicas (KIP-1066)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _topics(
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
-            # The lag of a log is the distance from its log end to its high watermark, as in a follower that is catching
-            # up. The lag of a future log is the distance from its log end to the log end of the current log.
+            # The lag of a log says how far the log end is behind the high watermark. Only a follower that is catching
+            # up has a lag. The lag of a future log says how far its log end is behind the log end of the current log.
             is_future = broker.logs.future_of(each) is each
             current = broker.replicas.by_name(name, index) if is_future else None
             behind = each.high_watermark if current is None else current.end_offset

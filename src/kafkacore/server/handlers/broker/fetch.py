@@ -1,13 +1,13 @@
-"""Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits as
-the processors, but copies the records.
+"""Fetch on the handler loop, for requests that the processors do not serve. This handler uses the same native reads and
+waits as the processors, but copies the records.
 
-This handler creates no fetch sessions, and closes the session that a request contains. This handler serves a Fetch if
-the request log is on, if a test injects faults or records requests, and in a simulated node. A client with a session
-gets one response which says that its session is unknown, as after an eviction. From then on, the client lists all its
-partitions in each request, until a processor serves it again (KIP-227).
+This handler serves a Fetch if the request log is on, if a test injects faults or records requests, and in a simulated
+node. It creates no fetch sessions, and closes the session that a request names. A client with a session gets one
+response which says that the session is unknown, as if the session had been evicted. From then on, the client lists all
+its partitions in each request, until a processor serves a request of this client again (KIP-227).
 
-A follower can read up to the log end. The first read of its request records the follower's position; a repeated read
-does not.
+A follower can read up to the log end. The first read for a follower's request records the follower's position. If the
+request waits and the handler reads again, the further reads do not record it.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
             elif partition is None:
                 unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            # If the request contains a partition twice, the partition keeps its first position and gets the last
-            # values, as in Kafka's linked map.
+            # If the request contains a partition twice, the partition keeps its first position in the response and is
+            # read with the last values, as with Apache Kafka's linked map.
             if partition is not None and partition in named:
                 named[partition].asked = asked
                 continue

@@ -1,7 +1,8 @@
 """FindCoordinator: returns the broker that leads a group's partition of `__consumer_offsets`.
 
-The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. If this
-broker leads that partition, the response is an error, because this broker cannot coordinate transactions.
+The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. The response
+is an error if the topic does not exist or if this broker leads that partition, because this broker cannot coordinate
+transactions.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _answer(
             port=found.port,
         )
     response = FindCoordinatorResponse()
-    # Clients look up a coordinator in the response by its key, and need one entry for each key.
+    # Clients look up a coordinator in the response by its key, so each key has exactly one entry.
     for key in (yield from distinct(request.coordinator_keys)):
         response.coordinators.append(_find(broker, view, request.key_type, key))
         yield

@@ -19,7 +19,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: InitProdu
         # The producer's former id is ignored. Without a transactional id, a new producer id does not fence any
         # producer.
         producer_id = await broker.producer_ids.generate()
-    except TimeoutError:  # as in Apache Kafka if no controller allocates a block of ids
+    except TimeoutError:  # no controller has allocated a block of ids; Apache Kafka returns the same error
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

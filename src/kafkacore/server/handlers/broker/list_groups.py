@@ -1,4 +1,4 @@
-"""ListGroups: returns the groups of the partitions that this broker leads. A request can filter them by state and type
+"""ListGroups: returns the groups that this broker coordinates. A request can filter the groups by state and type
 (KIP-518, KIP-848)."""
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ async def _find(
 
 
 def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
-    """Returns the offset where the sender's reads end, with this isolation level."""
+    """Returns the offset at which the reads of the request's sender end, with the request's isolation level."""
     if request.replica_id != CONSUMER:
         return partition.end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark

@@ -23,7 +23,7 @@ from kafkacore.server.dispatch import Cacheable
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
-TOPIC_IDS_SINCE: Final = 12  # earlier versions have no null names (KIP-516)
+TOPIC_IDS_SINCE: Final = 12  # since this version, a request can contain topic ids instead of names (KIP-516)
 LISTENER_NOT_FOUND_SINCE: Final = 6
 NO_LEADER: Final = -1
 NOT_ASKED_FOR: Final = -(1 << 31)
@@ -129,8 +129,8 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
 
 
 def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Work[list[Topic]]:
-    """Returns the results for topics that do not exist. After UNKNOWN_TOPIC_OR_PARTITION clients retry, and a topic
-    that is being created exists by then."""
+    """Returns the results for topics that do not exist. Clients retry after UNKNOWN_TOPIC_OR_PARTITION. By then, a
+    topic that is being created exists."""
     topics: list[Topic] = []
     legal: list[str] = []
     for name in names:

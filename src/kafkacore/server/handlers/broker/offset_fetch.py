@@ -172,9 +172,9 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup, *, by_id: bool) -> list[list[AskedTopic]]:
-    """Splits the topics of a group into parts that the shard can handle in one iteration of the loop each. If the
-    request has no topics, the result is one empty part, because the shard must still check whether the member belongs
-    to the group. With `by_id`, leaves out offsets of deleted topics, because such a topic has no id."""
+    """Splits the topics of a group into parts. The shard can handle each part in one iteration of the loop. If the
+    group has no topics, the result is one empty part, because the shard must still check whether the member belongs to
+    the group. With `by_id`, leaves out offsets of deleted topics, because such a topic has no id."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)

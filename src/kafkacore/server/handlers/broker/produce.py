@@ -1,5 +1,5 @@
-"""Produce on the handler loop, for requests that the processors do not serve. It calls the same native append, so the
-checks and the responses are the same."""
+"""Produce on the handler loop, for requests that the processors do not serve. This handler calls the same native append
+as the processors, so the checks and the responses are the same."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     if request.acks == NO_ACKS:
         errors = await finish(_errors(parts))
         if errors:
-            # The producer has asked for no response, so a closed connection is the only sign of an error that it can
-            # get.
+            # The producer has asked for no response. Only a closed connection can show it that there was an error.
             names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} failed with {names}")
         return None
@@ -83,8 +82,8 @@ def _parts(
     broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> Work[list[Part]]:
     """Puts a result for each partition into `response`. If the request contains a partition twice, the partition has
-    one result, at its first position, and only its last batch is appended, as in Apache Kafka, which collects the
-    batches of a request in a map."""
+    one result, at its first position, and only its last batch is appended. Apache Kafka does the same, because it
+    collects the batches of a request in a map."""
     parts: list[Part] = []
     named: dict[PartitionHandle, Part] = {}
     for topic in request.topic_data:
@@ -198,7 +197,7 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 
 async def acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
-    """Waits until every in-sync replica has the records and any flush that is due is done, or until the timeout."""
+    """Waits until every in-sync replica has the records and every flush that is due has ended, or until the timeout."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for part in parts:

@@ -14,7 +14,7 @@ from kafkacore.server.context import BrokerContext
 if TYPE_CHECKING:
     from kafkacore.server.handlers.broker.produce import Part
 
-# Positions in a batch of magic 2: magic, attributes, producer id and epoch.
+# The positions of the magic, of the attributes, and of the producer id and epoch in a batch of magic 2.
 _HEADER_BYTES: Final = 61
 _MAGIC_AT: Final = 16
 _ATTRIBUTES: Final = struct.Struct(">h"), 21
@@ -42,8 +42,8 @@ def producer_of(records: bytes | memoryview | None) -> Producer | None:
 async def verify(
     broker: BrokerContext, call: RequestContext, transactional_id: str, parts: list[Part], checks: AsyncExitStack
 ) -> None:
-    """Gives each transactional batch its producer and its check, or an error if the batch must not be appended. The
-    checks end when the stack `checks` is closed."""
+    """Sets `producer` and `check` of each part that has a transactional batch. If a batch must not be appended, the
+    part's answer gets an error. The checks end when the stack `checks` is closed."""
     for part in parts:
         if part.partition is not None and part.answer.error_code == ErrorCode.NONE:
             part.producer = producer_of(part.data.records)

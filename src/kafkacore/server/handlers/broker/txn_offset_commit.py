@@ -1,8 +1,9 @@
-"""TxnOffsetCommit: a producer commits a group's offsets as part of its transaction (KIP-98, KIP-447). Another broker
-coordinates the transaction.
+"""TxnOffsetCommit: a producer commits a group's offsets as part of the producer's transaction (KIP-98, KIP-447). The
+transaction coordinator is another broker.
 
-As for any first batch of a transaction, this broker asks the transaction coordinator whether the group's partition of
-`__consumer_offsets` belongs to the transaction (KIP-890).
+Before this broker appends the offsets, it asks the transaction coordinator whether the group's partition of
+`__consumer_offsets` belongs to the transaction (KIP-890). A leader asks the same before it appends a transaction's
+first batch to any partition.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 ALL_ACKS: Final = -1
 ANY_EPOCH: Final = -1
-LOADING_SINCE: Final = 2  # older producers may fail for ever after COORDINATOR_LOAD_IN_PROGRESS
+LOADING_SINCE: Final = 2  # since this version, a producer retries after COORDINATOR_LOAD_IN_PROGRESS
 KNOWS_ABORTABLE: Final = 4  # since this version, a producer knows TRANSACTION_ABORTABLE
 LETS_ADD: Final = 5  # since this version, the broker adds the partition to the transaction (transaction.version 2)
 
@@ -104,13 +105,13 @@ async def _commit(
 async def _append(
     broker: BrokerContext, request: TxnOffsetCommitRequest, commits: Commits, check: Check, part: Part
 ) -> ErrorCode:
-    """Appends the batch. No marker of the producer is appended at the same time, so the shard learns of the offsets
-    first, and of the end of the transaction later."""
+    """Appends the batch. The caller holds `check.appending`, so WriteTxnMarkers cannot append a marker of the producer
+    meanwhile. The shard therefore always learns of the offsets before it learns that the transaction has ended."""
     partition = part.partition
     assert partition is not None
     if check.refusal != ErrorCode.NONE:
         return check.refusal
-    # While the transaction was being verified, the group may have rebalanced, and its shard may have been loaded again.
+    # During the verification, the group may have rebalanced, and the group's shard may have been loaded again.
     shard = broker.groups.shard_of(request.group_id)
     shard.validate_transactional(request)
     with shard.transactional_appending(request.group_id, request.producer_id, commits):
@@ -144,7 +145,8 @@ async def _appended(
 
 
 def _produce_version(version: int) -> int:
-    """Returns the version of Produce that a producer of this version of TxnOffsetCommit uses."""
+    """Returns a version of Produce that tells `Transactions.verify` what a producer with this version of
+    TxnOffsetCommit supports."""
     if version >= LETS_ADD:
         return ADDS_SINCE
     return ABORTABLE_SINCE if version >= KNOWS_ABORTABLE else ABORTABLE_SINCE - 1

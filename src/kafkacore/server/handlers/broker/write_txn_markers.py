@@ -1,8 +1,9 @@
 """WriteTxnMarkers: a transaction coordinator ends a transaction in partitions of this broker (KIP-98, KIP-1228).
 
 A marker is a control batch. The response waits until every in-sync replica has the marker. The marker's producer epoch
-and coordinator epoch fence older coordinators. A committed marker in `__consumer_offsets` also ends the transaction in
-the group coordinator, which then commits or drops the transaction's pending offsets.
+and coordinator epoch fence older coordinators. Once every in-sync replica has a marker in `__consumer_offsets`, this
+handler also ends the transaction in the group coordinator, which then commits or drops the transaction's pending
+offsets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests about which the quorum controller decides. The controller validates a request, writes the decision to the
 metadata log, and answers after the commit.
 
-Each request has a method of QuorumController, whose docstring lists its errors.
+QuorumController has one method for each request. The method's docstring lists the errors of the request.
 """
 
 from __future__ import annotations

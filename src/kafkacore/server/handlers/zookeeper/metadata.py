@@ -1,6 +1,6 @@
-"""Metadata from a broker in ZooKeeper mode. A broker that has just started does not know the topics until the
-controller's first UpdateMetadata. Before that, it would report existing topics as unknown, and some producers give up
-then. So it answers later."""
+"""Metadata from a broker in ZooKeeper mode. A broker that has just started does not know the topics until it gets the
+controller's first UpdateMetadata. Before that, the broker would report existing topics as unknown, and some producers
+would give up. So the broker delays its responses until then."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# A consumer of one of these topics must not create it. This node has no coordinator that needs the topic. A broker of
-# Apache Kafka relies on the topic's number of partitions and on its compaction, and creates the topic itself.
+# A client that reads one of these topics must not make this node create the topic. This node has no coordinator that
+# needs the topic. A broker of Apache Kafka relies on the topic's number of partitions and on the topic's compaction,
+# and creates the topic itself.
 _LEFT_TO_OTHERS: Final = frozenset((TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 # Limit of topics that are being created at once. Above it, a client gets the error that its topic does not exist.
 MAX_IN_FLIGHT: Final = 10_000
@@ -82,8 +83,8 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """Returns advice to add to an error message. By Kafka's defaults, `__consumer_offsets` has three replicas, so its
-    creation fails on every single broker."""
+    """Returns advice to add to an error message. By Kafka's defaults, `__consumer_offsets` has three replicas, so a
+    cluster with a single broker cannot create the topic."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"

@@ -67,7 +67,8 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use 1/64 of the machine's memory
-# A failed directory is reported after this time, even if the controller has not accepted other reports before.
+# The broker reports a failed directory after at most this time. Until then, it waits for the controller to accept the
+# reports about replicas that do not move to this directory after all.
 TAKE_BACK_S: Final = 1.0
 API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose responses are published to the processors
 
@@ -190,7 +191,7 @@ class BrokerServer:
         await self._assignments.told(replica, directory)
 
     async def _create_asked(self, request: CreateTopicsRequest) -> Any:
-        """Creates topics for which the node's owner, or a client's request, has asked."""
+        """Creates topics that the node's owner or a client's request has asked for."""
         return await self._channel.send(request)
 
     def _make_membership(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> Membership:
@@ -287,7 +288,7 @@ class BrokerServer:
         return made
 
     def _make_transactions(self) -> Transactions:
-        # Few brokers ever handle a transaction, so the other brokers do not import this.
+        # Few brokers ever handle a transaction, so a broker imports this module only when it needs the module.
         from kafkacore.server.transactions import Transactions  # noqa: PLC0415
 
         world = self._world
@@ -308,16 +309,16 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Starts the broker and returns when the broker serves clients. Raises RegistrationRefused, TimeoutError,
-        LogDirectoryError, and MetadataError for a cluster that it must not serve."""
+        LogDirectoryError, and MetadataError for a cluster that the broker must not serve."""
         # This subscription comes first, so that no handler answers from an older image.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
-        # The registration reveals the versions, so they are known before the first client connects.
+        # The registration shows the controller's versions, so the broker knows them before the first client connects.
         self._channel.watch_versions(self._take_versions)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
         check_served(self.config, self._publisher.image)
-        # The broker now knows the configurations of the logs' topics, and which directories are not its logs.
+        # The broker now knows the configurations of the logs' topics, and which logs in its directories are stray.
         self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
@@ -344,9 +345,9 @@ class BrokerServer:
         self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
-        """Stops the broker. Hands over this broker's leaderships if controlled.shutdown.enable is true, but for at most
-        `controlled_ms`. If `controlled_ms` is None, hands over nothing. Answers the requests in progress, and closes
-        the partitions."""
+        """Stops the broker. If controlled.shutdown.enable is true, hands over this broker's leaderships, and spends at
+        most `controlled_ms` on that. If `controlled_ms` is None, hands over nothing. Answers the requests in progress,
+        and closes the partitions."""
         # Topics that clients have just asked for are no longer created, because this broker would not serve them.
         self.context.auto_topics.close()
         if controlled_ms is not None and self.config.controlled_shutdown_enable:
@@ -426,9 +427,9 @@ class BrokerServer:
         await future
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Reports the failed directory to the controller, which moves the leaderships in it to other brokers (KIP-858).
-        Before that, the controller learns which replicas do not move to this directory after all. Otherwise it would
-        take these replicas offline too."""
+        """Reports the failed directory to the controller, which moves the directory's leaderships to other brokers
+        (KIP-858). Before that, the broker reports which replicas do not move to this directory after all. Otherwise the
+        controller would take these replicas offline too."""
 
         def report() -> None:
             self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)

@@ -1,5 +1,5 @@
-"""The broker's logs, for its replica manager. The log manager opens and deletes them on other threads, because it must
-wait for disks."""
+"""Gives the replica manager access to the broker's logs. The log manager opens and deletes the logs on other threads,
+because these operations wait for disks."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ class BrokerLogs:
         self._await_cuts()
 
     def _await_cuts(self) -> None:
-        """From now on, a log that is truncated below its recovery point on disk waits for the upkeep. The upkeep starts
-        only when the broker is ready, but followers truncate most often right after a start."""
+        """From now on, a log that is truncated below its recovery point on disk accepts no appends until the upkeep has
+        written the new recovery point. The upkeep sets this too, but it starts only when the broker is ready, and
+        followers truncate most often right after a start."""
         self._manager.await_cuts(True)
 
     def load_all(self) -> None:
@@ -118,8 +119,8 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """Returns replicas whose directory differs from the metadata, each with its directory. Returns those that were
-        opened since the last call."""
+        """Returns the replicas that were opened since the last call in another directory than the one in the metadata,
+        each with its actual directory."""
         placed, self._placed = self._placed, {}
         return placed
 
@@ -177,8 +178,8 @@ class BrokerLogs:
         return all(serves for _, serves in self._manager.directories())
 
     def prefer(self, topic: str, index: int, path: str) -> None:
-        """Sets the directory of a partition that does not exist yet. It overrides the directory in the metadata
-        (AlterReplicaLogDirs)."""
+        """Sets the directory of a partition that does not exist yet (AlterReplicaLogDirs). This directory overrides the
+        directory in the metadata."""
         while len(self._preferred) >= MAX_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic, index] = path
@@ -236,8 +237,8 @@ class BrokerLogs:
         self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Completes moves that were interrupted just before the rename. In that case, the metadata says that the
-        replica is the future log, and no other log exists."""
+        """Completes moves that were interrupted just before the rename. In that case, the metadata already names the
+        directory of the future log, and the partition has no other log."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is None and place_of(*key) == future.directory.path:

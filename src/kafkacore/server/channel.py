@@ -30,8 +30,8 @@ FORWARD_TIMEOUT_MS: Final = 30_000  # the default of request.timeout.ms in clien
 FORWARDS_AT_ONCE: Final = 64  # limit of clients' requests at the controller; further requests wait on the broker's loop
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
-# A second copy of one of these requests would get another response, because the work is already done or there is
-# nothing to do. So such a request goes to a new controller only when the old controller can no longer answer it.
+# If one of these requests were executed twice, the second response would differ from the first, because the work is
+# already done. So such a request goes to a new controller only when the old controller can no longer answer it.
 _ASKED_ONCE: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
@@ -52,7 +52,7 @@ class ActiveController:
 
     When another controller becomes active, this class abandons the requests in flight and sends them to the new
     controller. A request in `_ASKED_ONCE` is abandoned only when its connection closes, as in Apache Kafka, because a
-    second copy would get another response. These connections are closed shortly after the controller has changed.
+    second copy would get a different response. These connections are closed shortly after the controller has changed.
     """
 
     def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, config: BrokerConfig) -> None:
@@ -73,8 +73,9 @@ class ActiveController:
         replica.raft.watch_leader(self._leader_moved)
 
     def watch_versions(self, watcher: Callable[[NodeVersions | None], None]) -> None:
-        """Calls `watcher` now, and whenever the versions of the active controller's APIs change. They are None while
-        they are unknown, and while this node is the active controller. During an election they stay the same."""
+        """Calls `watcher` now, and whenever the versions of the active controller's APIs change. `watcher` gets None
+        while the versions are unknown, and while this node is the active controller. During an election the versions
+        stay the same."""
         self._watcher = watcher
         watcher(self._versions)
 
@@ -262,9 +263,9 @@ def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
 def _opened(call: RequestContext, enveloped: EnvelopeResponse, where: Address) -> Message:
     """Returns the response inside an envelope. Raises NOT_CONTROLLER.
 
-    Raises ProtocolError after UNSUPPORTED_VERSION, which closes the client's connection. Its next connection begins
-    with ApiVersions, and then shows the versions that this controller supports. Any other error of the envelope, or an
-    unreadable response, is a fault of one of the nodes. The client then gets UNKNOWN_SERVER_ERROR and keeps its
+    After UNSUPPORTED_VERSION, raises ProtocolError, which closes the client's connection. The client begins its next
+    connection with ApiVersions, and so learns which versions this controller supports. Any other error of the envelope,
+    or an unreadable response, is a fault of one of the nodes. The client then gets UNKNOWN_SERVER_ERROR and keeps its
     connection."""
     refused = error_of_peer(enveloped.error_code)
     if refused == ErrorCode.UNSUPPORTED_VERSION:

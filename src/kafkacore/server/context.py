@@ -63,7 +63,7 @@ class BrokerContext:
         self.producer_ids = producer_ids
         self.auto_topics = auto_topics
         self.waits = waits
-        self.timers = timers  # follow the environment's clock, which a test may move
+        self.timers = timers  # these timers follow the environment's clock, which a test may move
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
         self._make_groups = make_groups

@@ -23,9 +23,9 @@ LEAST_LEVEL: Final = 15  # metadata.version 3.7-IV0, the first level with Regist
 
 
 class ControllerRegistrar:
-    """Registers one incarnation of a controller whenever the metadata does not contain it: at the start, when
-    metadata.version rises to a level with registrations, and when the registration is removed or another incarnation's
-    registration replaces it. Belongs to the loop that publishes the metadata.
+    """Registers one incarnation of a controller whenever the metadata does not contain its registration: at the start,
+    when metadata.version rises to a level with registrations, and after the registration was removed or replaced by
+    another incarnation's registration. Belongs to the loop that publishes the metadata.
 
     `request` is the ControllerRegistrationRequest of this incarnation, and `send` sends it to the active controller.
     """

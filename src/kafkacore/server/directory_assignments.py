@@ -46,7 +46,8 @@ class DirectoryAssignments:
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
         """Reports replicas that are not in the directory that the committed metadata assigns to them. Repeats the
-        report until the controller accepts it. After `close`, a restart of the broker repeats it."""
+        report until the controller accepts it. `close` ends the repetition; the broker reports the replicas again after
+        its next start."""
         self._untold.update(placed)
         if not self._closed and self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())

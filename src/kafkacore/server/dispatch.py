@@ -69,7 +69,7 @@ class _Served(NamedTuple):
     handle: Handler
 
 
-_AT_ONCE: Final = (bytes, Message)  # most handlers return one of these; to check for an awaitable costs more
+_AT_ONCE: Final = (bytes, Message)  # most handlers return one of these; checking for an awaitable costs more
 
 
 class Dispatcher:

@@ -61,7 +61,7 @@ class Groups:
         found_other_groups: Callable[[int, Mapping[str, int]], None] = lambda index, counts: None,
     ) -> None:
         """Creates the coordinator without partitions. `found_other_groups` is called for each loaded partition that
-        holds groups of kinds that this node does not run. It gets the number of groups of each kind."""
+        holds groups of kinds that this node does not run. The function gets the number of groups of each kind."""
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
         self._config = config
@@ -130,7 +130,7 @@ class Groups:
             gone = [
                 (name, topic_id)
                 for topic_id, name in delta.topics_deleted.items()
-                # A topic that had no id and has one now is the same topic.
+                # If a topic had no id and a topic with its name now has an id, it is the same topic, and not deleted.
                 if not is_made(topic_id) or seen.topic(name) is None
             ]
             self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))

@@ -35,8 +35,8 @@ class IsrUpdates:
         on_fault: Callable[[BaseException], None],
         in_image: Callable[[Key], Key],
     ) -> None:
-        """Creates the object without checks in progress. `in_image` returns the key that the image has for a partition
-        in a native log."""
+        """Creates the object without checks in progress. `in_image` takes a partition's key in a native log, and
+        returns the partition's key in the metadata image."""
         self._isrs = isrs
         self._in_image = in_image
         self._edges = edges

@@ -75,7 +75,7 @@ class BrokerLifecycle:
         self.registered = False
         self.ready_to_unfence = False
         self.failed_attempts = 0
-        self.offline_log_dirs: dict[Uuid, bool] = {}  # offline directory: whether the controller knows about it
+        self.offline_log_dirs: dict[Uuid, bool] = {}  # by offline directory: whether the controller knows about it
         # The cordoned directories. None until the broker knows which ones are cordoned, and while metadata.version does
         # not support this (KIP-1066).
         self.cordoned_log_dirs: frozenset[Uuid] | None = None

@@ -8,8 +8,9 @@ from kafkacore.controller.zookeeper.inter_broker_protocol import LEAST, InterBro
 
 
 def refuse_what_is_missing(config: BrokerConfig) -> None:
-    """Raises ConfigError for such settings. For most keys without effect, a warning is enough. But if a node ignored
-    settings for encryption or access control, it would be open to everyone, and nobody would notice."""
+    """Raises ConfigError for settings that would be dangerous to ignore. For most keys without effect, a warning is
+    enough. But if a node ignored settings for encryption or access control, it would be open to everyone, and nobody
+    would notice."""
     if config.zookeeper_mode:
         _refuse_of_zookeeper_mode(config)
     for endpoint in config.listeners:

@@ -257,8 +257,8 @@ class Node:
     def _take_runtime(self) -> Runtime:
         """Takes a share of the process's threads, and computes the defaults that depend on the machine."""
         config = self.config
-        # If the key is not set, the number depends on the machine, because Kafka's default of 3 is too high for a
-        # machine with few cores.
+        # If num.network.threads is not set, the number of processors depends on the machine, because Kafka's default of
+        # 3 is too high for a machine with few cores.
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
         runtime = self.world.runtime(processors)
         self._undo.append(runtime.release)

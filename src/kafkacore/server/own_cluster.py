@@ -15,7 +15,7 @@ from kafkacore.protocol.messages import Message
 from kafkacore.storage.errors import LogDirectoryError
 
 Address = tuple[str, int]
-MOST_ADDRESSES: Final = 64  # no cluster has as many controllers
+MOST_ADDRESSES: Final = 64  # no cluster has this many controllers
 
 
 class WrongClusterError(LogDirectoryError):

@@ -54,9 +54,9 @@ class PartitionWaits:
         timeout_ms: float,
         operation: str = "",
     ) -> bool:
-        """Waits until one of `(partition, kind, offset)` is satisfied, or its partition's role changes. If `kind` is an
-        acknowledgement, the entry also contains a leadership, and the wait ends when that leadership ends. Returns
-        False on timeout. `operation` names the wait in the metrics."""
+        """Waits until one of the entries `(partition, kind, offset)` is satisfied, or the role of an entry's partition
+        changes. If `kind` is an acknowledgement, the entry also contains a leadership, and the wait ends when that
+        leadership ends. Returns False on timeout. `operation` names the wait in the metrics."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         self._operations[operation] += 1

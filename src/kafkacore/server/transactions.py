@@ -26,7 +26,7 @@ from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Limit of verified pairs of producer and partition. Above it, all of them are dropped and must be verified again.
+# Limit of verified pairs of producer and partition. Above it, the broker drops all pairs and must verify them again.
 MOST_VERIFIED: Final = 100_000
 # When this many pairs are verified, the pairs whose leadership has ended are dropped for the first time.
 _SWEPT_AT: Final = 1000
@@ -36,8 +36,8 @@ _BACKOFF_MS: Final = 50
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Key = tuple[PartitionHandle, int]  # a partition and a producer id
-# Errors after which the producer should send the batch again. Old clients would not retry after these codes, so they
-# get NOT_ENOUGH_REPLICAS instead, as in Apache Kafka.
+# Errors after which the producer should send the batch again. Old clients would not retry after these codes, so all
+# clients get NOT_ENOUGH_REPLICAS instead, as in Apache Kafka.
 _LATER: Final = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,7 +54,7 @@ class Refused(NamedTuple):
 
 
 class Check:
-    """A verification in progress, of one producer in one partition."""
+    """A verification in progress, for one producer in one partition."""
 
     __slots__ = ("_generation", "_partition", "appending", "marked", "users")
 
@@ -66,8 +66,8 @@ class Check:
 
     @property
     def refusal(self) -> ErrorCode:
-        """Returns the reason why the batch must not be appended although it was verified, or NONE. After a marker, the
-        transaction has ended. If this broker has lost the leadership meanwhile, another leader may have written the
+        """Returns the reason why the batch must not be appended although it was verified, or `NONE`. After a marker,
+        the transaction has ended. If this broker has lost the leadership meanwhile, another leader may have written the
         marker, and the producer must send the batch again."""
         if self.marked:
             return ErrorCode.INVALID_TXN_STATE
@@ -96,7 +96,8 @@ class Transactions:
         )
         self._lane = Lane(f"broker-{settings.node_id}-transactions", LaneLimits(limits), randomness, connect)
         self._checks: dict[_Key, Check] = {}
-        # The producer's epoch and the leadership (`PartitionHandle.generation`) of a verified batch, until the marker.
+        # For each verified pair, until the transaction's marker arrives: the producer's epoch and the leadership
+        # (`PartitionHandle.generation`).
         self._verified: dict[_Key, tuple[int, int]] = {}
         self._sweep_at = _SWEPT_AT
 
@@ -126,14 +127,15 @@ class Transactions:
 
     def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
         """Notes that a batch was appended. Later batches of the same transaction need no check while this broker leads
-        the partition. Another leader may write the marker, and this broker would not notice."""
+        the partition. After that, another leader may write the marker, and this broker would not notice."""
         if len(self._verified) >= self._sweep_at:
             self._sweep()
         self._verified[partition, producer_id] = epoch, partition.generation
 
     def _sweep(self) -> None:
         """Drops the pairs whose leadership has ended. Their partitions may have been deleted, and would otherwise stay
-        in memory. Waits until the number of pairs has doubled, so that a sweep costs little for each pair."""
+        in memory. The next sweep comes when the number of pairs has doubled, so that a sweep costs little for each
+        pair."""
         left = {key: known for key, known in self._verified.items() if known[1] == key[0].generation}
         self._verified = left if len(left) < MOST_VERIFIED else {}
         self._sweep_at = min(max(2 * len(self._verified), _SWEPT_AT), MOST_VERIFIED)
@@ -142,7 +144,7 @@ class Transactions:
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int
     ) -> dict[tuple[str, int], Refused]:
         """Asks the coordinator about these partitions (topic and index). `produce` is the version of the producer's
-        request. Returns the partitions whose batches must be refused."""
+        Produce request. Returns the partitions whose batches must be refused."""
         adds, config = produce >= ADDS_SINCE, self._config()
         if not adds and not config.transaction_partition_verification_enable:
             return {}
@@ -179,8 +181,8 @@ class Transactions:
 
     @asynccontextmanager
     async def ending(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[None]:
-        """Returns a context manager for the append of a marker. It ends the checks in progress, so that none of their
-        batches is appended after the marker."""
+        """Returns a context manager for the append of a marker. The context manager ends the partition's checks of this
+        producer, so that none of the checked batches is appended after the marker."""
         key = partition, producer_id
         self._verified.pop(key, None)
         check = self._checks.pop(key, None)

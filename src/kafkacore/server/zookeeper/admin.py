@@ -272,9 +272,10 @@ class ZooKeeperAdmin:
         return image._replace(configs=edit.freeze()), versions
 
     async def _write_settings(self, key: ConfigKey, values: Mapping[str, str], version: int | None) -> ErrorCode | None:
-        """Writes the settings of an entity together with the notification for all brokers, if the znode still has this
-        version. Returns None if it does not. If only the settings were written, the brokers would keep the old ones. A
-        client that repeats the request would find the new settings in ZooKeeper, so no broker would be notified."""
+        """Writes the settings of an entity and the notification for all brokers in one multi, if the znode still has
+        this version. Returns None if the znode has another version. Without the notification, the brokers would keep
+        the old settings. If the client then repeated the request, this node would find the new settings in ZooKeeper
+        and still notify no broker."""
         if key[0] not in _ENTITY_TYPES:
             return ErrorCode.INVALID_REQUEST
         path, data = _config_path(key), znodes.encode_config(values)

@@ -45,11 +45,11 @@ from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import GetChildren, Sync
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
 OF_THE_CONTROLLER: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
-# Metadata requests wait at most this long for the first UpdateMetadata with topics. An UpdateMetadata leaves out topics
-# that have no leader yet.
+# Metadata requests wait at most this long for the first UpdateMetadata with topics. It may come late, because an
+# UpdateMetadata leaves out topics that have no leader yet.
 TOPICS_LIMIT_S: Final = 10.0
+# In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
 NO_FEATURES: Final[Mapping[str, tuple[int, int]]] = {}
 
 
@@ -237,8 +237,8 @@ class ZooKeeperBroker(BrokerServer):
 
     def epoch_changed(self, epoch: int) -> None:
         """Takes the broker epoch of a registration in a new session. Can be called on any thread. The controller's
-        requests for the new registration may have arrived before this call. The fetchers that these requests started
-        still use the former epoch."""
+        requests for the new registration may have arrived before this call. Until this call, the fetchers that these
+        requests started use the former epoch."""
         self.registrar.lifecycle.broker_epoch = epoch
         self.plane.loop.call(self.fetchers.registered, epoch)
 
@@ -276,8 +276,8 @@ class ZooKeeperBroker(BrokerServer):
             knows_topics.set()
 
     async def _read_topics(self) -> Collection[str] | None:
-        """Returns the names of all topics in ZooKeeper, or None if they cannot be read. Has every topic that the
-        controller knew before, because of the sync."""
+        """Returns the names of all topics in ZooKeeper, or None if they cannot be read. The sync ensures that no topic
+        is missing that the controller already knew before this call."""
         work = self._session.sure([Sync(paths.TOPICS), GetChildren(paths.TOPICS)])
         _, found = await asyncio.wrap_future(self._controllers_loop.submit(work))
         return set(found.value[0]) if found.is_ok else None

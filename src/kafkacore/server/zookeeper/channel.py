@@ -1,5 +1,5 @@
-"""Sends requests of a broker in ZooKeeper mode to the active controller. The last UpdateMetadata
-contains the controller's id.
+"""Sends requests of a broker in ZooKeeper mode to the active controller. The last UpdateMetadata contains the
+controller's id.
 
 The controller may be this node itself. Otherwise the request goes to the listener of control.plane.listener.name if
 there is one, and to the inter-broker listener if not. ControlledShutdown always goes to the inter-broker listener

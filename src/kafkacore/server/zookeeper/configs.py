@@ -103,8 +103,8 @@ class ConfigWatch(ZnodeWatch):
         for (number, name), result in zip(fresh, read, strict=True):
             self._last = number
             if result.code == Code.NO_NODE:
-                # Another node has deleted it, for example because that node's clock is fast. So nothing says what has
-                # changed.
+                # Another node has deleted the notification, for example because that node's clock is fast. So this node
+                # cannot know what has changed.
                 self._is_incomplete = True
                 self._changed.set()
                 continue

@@ -1,7 +1,7 @@
 """The effects of the controller's requests on a broker in ZooKeeper mode: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-The broker rejects outdated requests. As in Apache Kafka 3.9 (ReplicaManager, KafkaApis), one of three epochs is then
-too low:
+The broker rejects outdated requests. A request is outdated if one of three epochs is too low, as in Apache Kafka 3.9
+(ReplicaManager, KafkaApis):
 - the controller epoch: a deposed controller has sent the request;
 - the broker epoch (the czxid of this broker's registration): the request is meant for an earlier registration
   (KIP-380). LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so this check does not
@@ -213,7 +213,7 @@ class ControlRequests:
 
     def decided_in(self, name: str, index: int) -> int:
         """Returns the epoch of the controller that chose the leader of a partition. The partition's state znode
-        contains it."""
+        contains this epoch."""
         return (self._decided_in or {}).get((name, index), self.controller_epoch)
 
     # --- StopReplica ---
@@ -308,12 +308,12 @@ class ControlRequests:
         return UpdateMetadataResponse()
 
     def _moved_away(self, states: Iterable[PartitionState]) -> Iterator[PartitionState]:
-        """Yields the partitions of this broker's image that have moved away according to an UpdateMetadata. In what it
-        yields, a partition has no leader.
+        """Yields the partitions of this broker's image that have moved away according to an UpdateMetadata. The yielded
+        states have no leader.
 
-        A controller sends a StopReplica once, and only to a registered broker. So a broker without a session misses it.
-        A broker of Apache Kafka then continues to lead or follow the partition until it restarts. This broker gives up
-        the role at once. It keeps the log, as it would do after a restart.
+        A controller sends a StopReplica once, and only to a registered broker. So a broker without a session misses the
+        request. A broker of Apache Kafka then continues to lead or follow the partition until it restarts. This broker
+        gives up the role at once. It keeps the log, as it would after a restart.
         """
         image = self._roots.roles.image
         for state in states:
@@ -332,8 +332,8 @@ class ControlRequests:
                 yield role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER)
 
     async def _forget_deleted(self) -> None:
-        """Forgets topics that ZooKeeper no longer has. Call this when this broker has registered, or when the
-        controller has changed, after the first UpdateMetadata.
+        """Forgets topics that ZooKeeper no longer has. Call this after the first UpdateMetadata that follows a
+        registration of this broker or a change of the controller.
 
         Only one UpdateMetadata says that a topic is deleted. A broker misses this request if the broker has no session
         then, or if the controller fails before it has sent the request. A broker of Apache Kafka then shows the topic
@@ -357,12 +357,12 @@ class ControlRequests:
 
 def _parts(items: list[T]) -> list[list[T]]:
     """Splits the partitions of a request into parts. Between two parts the loop does other work, because a request with
-    10,000 partitions must not block it. The order of partitions does not matter."""
+    10,000 partitions must not block the loop. The order of partitions does not matter."""
     return [items[first : first + PARTITIONS_AT_ONCE] for first in range(0, len(items), PARTITIONS_AT_ONCE)]
 
 
 def _id_of(image: MetadataImage, name: str, told: Uuid) -> Uuid:
-    """Returns the id of a topic in an image. Before 2.8 topics have no id, but the image needs one."""
+    """Returns the id of a topic in an image. In releases before 2.8, topics have no ids, but the image needs an id."""
     if told != ZERO:
         return told
     topic = image.topic(name)

@@ -22,7 +22,7 @@ class FeatureWatch(ZnodeWatch):
     version of the znode, or NO_EPOCH if the znode does not exist or is disabled.
 
     `supported` maps the name of a feature to its lowest and highest supported level. The watch also calls `on_fault` if
-    the cluster has finalized another level.
+    the cluster has finalized a level that is not supported.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class FeatureWatch(ZnodeWatch):
         self._apply = apply
 
     async def _read_all(self) -> None:
-        # Exists sets the watch even if the znode does not exist. It comes first, so that no change is missed.
+        # `Exists` sets the watch even if the znode does not exist. The watch is set first, so that no change is missed.
         watched, found = await self._session.sure([Exists(paths.FEATURE, watch=True), GetData(paths.FEATURE)])
         for code in (watched.code, found.code):
             if code not in (Code.OK, Code.NO_NODE):

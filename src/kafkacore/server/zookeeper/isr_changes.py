@@ -41,8 +41,8 @@ class IsrChanges:
         self._read_roles, self._decided_in, self._send = read_roles, decided_in, send
 
     async def alter(self, request: AlterPartitionRequest) -> Any:
-        """Returns the response to the request, whether the controller or this broker writes its changes. Raises
-        KafkaError, TimeoutError."""
+        """Makes the changes in the request, through the controller or by writing state znodes. Returns the response.
+        Raises KafkaError, TimeoutError."""
         if self._protocol.has_alter_partition and not any(is_made(topic.topic_id) for topic in request.topics):
             return await self._send(request)
         image = self._read_roles()

@@ -1,8 +1,8 @@
 """A broker's membership in a cluster of ZooKeeper mode, for use on the data plane's loop.
 
-It has the methods of `registrar.Membership`. A KRaft broker sends heartbeats to its controller. A broker in ZooKeeper
-mode sends no heartbeats. Its registration is a znode that exists as long as its session. The broker requests a
-controlled shutdown with ControlledShutdown, and reports a failed log directory with a znode.
+`ZooKeeperMembership` has the methods of `registrar.Membership`. A KRaft broker sends heartbeats to its controller. A
+broker in ZooKeeper mode sends no heartbeats. Its registration is a znode that exists as long as the broker's session.
+The broker requests a controlled shutdown with ControlledShutdown, and reports a failed log directory with a znode.
 """
 
 from __future__ import annotations

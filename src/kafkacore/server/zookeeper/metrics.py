@@ -20,8 +20,8 @@ _SESSION: Final = "SessionExpireListener"
 
 
 def controller_metrics(gauges: Counts, state: str, *, is_active: bool) -> Iterator[Sample]:
-    """Yields the controller's gauges. On a node that is not the active controller, all but its state are 0, as in
-    Apache Kafka."""
+    """Yields the controller's gauges. On a node that is not the active controller, all gauges except the controller's
+    state are 0, as in Apache Kafka."""
     yield sample(_TYPE, "ActiveControllerCount", int(is_active))
     yield sample(_TYPE, "ControllerState", STATES.index(state))
     yield sample(_TYPE, "ActiveBrokerCount", gauges.active_broker)

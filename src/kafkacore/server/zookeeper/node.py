@@ -33,7 +33,7 @@ LOG: Final = logging.getLogger("kafkacore.server")
 
 class ZooKeeperSide:
     """Owns the session and the controller of a node. `open` and `close` run on `loop`, the controllers' loop. `open`
-    sets `cluster_id`, and in `config` the broker's id."""
+    sets `cluster_id`, and writes the broker's id into `config`."""
 
     def __init__(
         self, config: BrokerConfig, world: World, loop: LoopThread, on_fault: Callable[[BaseException], None]

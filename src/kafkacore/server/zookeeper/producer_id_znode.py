@@ -1,6 +1,6 @@
 """Allocates blocks of producer ids if inter.broker.protocol.version is below 3.0. Every broker takes its own blocks
-from `/latest_producer_id_block`. If several brokers do so at once, the version of the znode lets one of them succeed
-(Kafka's ZkProducerIdManager)."""
+from `/latest_producer_id_block`. If several brokers do so at once, the version of the znode lets only one of them
+succeed (Kafka's ZkProducerIdManager)."""
 
 from __future__ import annotations
 

@@ -186,9 +186,9 @@ class BrokerSession:
                 )
 
     async def _changes(self, changed: asyncio.Event, began_s: float, limit_s: float) -> bool:
-        """Waits for the event for `limit_s` seconds. Returns whether the event came. The event also comes when the
-        session ends, and then the next request fails. Only time with a connection counts, from the last interruption
-        on: after an outage of ZooKeeper, each session has its whole timeout again."""
+        """Waits at most `limit_s` seconds for the event. Returns whether the event came. The event also comes when the
+        session ends, and then the next request fails. Time without a connection does not count, and each new connection
+        starts the time again, because after an outage of ZooKeeper each session has its whole timeout again."""
         loop = asyncio.get_running_loop()
         while True:
             deadline_s = max(began_s, self._connected_s) + limit_s
@@ -224,7 +224,7 @@ class BrokerSession:
         self._reopen_if_over()
 
     def _reopen_if_over(self) -> None:
-        """Opens another session if the one of a registered broker has ended."""
+        """Opens another session if the broker is registered and its session has ended."""
         if self.client.state is not SessionState.CLOSED or self._registered is None:
             return
         if not self._closing and self._reopening is None:
@@ -247,8 +247,8 @@ class BrokerSession:
             self._reopening = None
 
     async def _register_again(self) -> None:
-        """Registers the broker in a session that is open or that it opens. Tries until ZooKeeper accepts this. Raises
-        BrokerIdTaken, and ZooKeeperError with AUTH_FAILED."""
+        """Registers the broker again, and opens a session if there is no open one. Tries until ZooKeeper accepts this.
+        Raises BrokerIdTaken, and ZooKeeperError with AUTH_FAILED."""
         while not self._closing:
             try:
                 if self.client.state is SessionState.CLOSED:

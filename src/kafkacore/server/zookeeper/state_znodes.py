@@ -1,5 +1,5 @@
-"""Writes the ISRs of leaders directly to ZooKeeper, if inter.broker.protocol.version is below 2.7-IV2 and
-AlterPartition does not exist.
+"""Writes the ISRs of leaders directly to ZooKeeper, if inter.broker.protocol.version is below 2.7-IV2, the first
+version with AlterPartition.
 
 The leader overwrites the state znode of its partition, if the znode still has the version that the leader knows. It
 then lists the partition in `/isr_change_notification`, so that the controller reads the new state (Kafka's
@@ -42,8 +42,9 @@ class Written(NamedTuple):
 
 
 class StateZnodes:
-    """Writes state znodes and notifies the controller. `limits` are three times in seconds: between two checks, without
-    a change before a notification, and the longest delay of a notification."""
+    """Writes state znodes and notifies the controller. `limits` are three times in seconds. The first is the time
+    between two checks. A check notifies the controller once the last change is older than the second time, or once the
+    last notification is older than the third time."""
 
     def __init__(self, session: BrokerSession, limits: tuple[float, float, float] = TIMES_S) -> None:
         self._session = session

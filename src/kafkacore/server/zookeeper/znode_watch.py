@@ -50,7 +50,7 @@ class ZnodeWatch:
         await self._read_all()
 
     def _read_later(self) -> None:
-        """Reads again after a while. There may be no other occasion, because a refused request sets no watch."""
+        """Reads again after a while. A refused request sets no watch, so nothing else may cause another read."""
         asyncio.get_running_loop().call_later(RETRY_S, self._changed.set)
 
     def _fired(self, event: WatchEvent) -> None:

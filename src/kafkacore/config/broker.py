@@ -187,7 +187,7 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def process_roles(self) -> frozenset[str]:
-        """The roles: `broker`, `controller`, both, or none in ZooKeeper mode."""
+        """The roles: `broker`, `controller` or both. Empty in ZooKeeper mode."""
         return frozenset(self._list("process.roles"))
 
     @cached_property
@@ -382,7 +382,7 @@ class BrokerConfig(BrokerKeys):
     # -- DescribeConfigs
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Returns the source of the value of `name`, and the sources that this one overrides, in order of precedence
+        """Returns the source of the value of `name`, and the sources that this source overrides, in order of precedence
         (KIP-226)."""
         names = _synonym_names(name)
         key = self.key(name)

@@ -1,5 +1,6 @@
-"""The tables of configuration keys. Each key has one line. A start only splits the tables into lines, and parses the
-line of a key when it first reads the key, because a node reads only about sixty of the four hundred keys. Columns:
+"""The tables of configuration keys. Each key has one line. A process only splits a table into lines at first, and
+parses the line of a key when it first reads the key, because a node reads only about sixty of the four hundred keys.
+Columns:
 
 key         Kafka's name
 type        boolean, int, long, short, double, string, list, class, password
@@ -137,15 +138,15 @@ class Keys:
     def _table(self) -> dict[str, str]:
         if not self._lines:
             head, lines = _lines(self._file)
-            # Threads share this table. One that finds the lines must also find the columns.
+            # Threads share this table. A thread that finds `_lines` must also find `_columns`.
             self._columns = head.split("\t")
             self._lines = lines
         return self._lines
 
 
 def _lines(path: str) -> tuple[str, dict[str, str]]:
-    """Returns the heading, and the lines by their first column. A line of documentation does not contain this
-    column."""
+    """Returns the heading, and the lines by their first column. In a table with two columns, the returned lines contain
+    only the second column."""
     with open(path, encoding="utf-8") as file:
         head, *lines = file.read().splitlines()
     if head.count("\t") == 1:

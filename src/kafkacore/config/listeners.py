@@ -15,8 +15,8 @@ _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 
 
 class Endpoint(NamedTuple):
-    """One address of a listener. `listener` is its name in capitals. `host` is None for all addresses of the
-    machine."""
+    """One address of a listener. `listener` is the listener's name in capitals. A `host` of None means all addresses of
+    the machine."""
 
     listener: str
     security_protocol: str
@@ -66,8 +66,8 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def with_controller_listeners(
     protocols: dict[str, str], listeners: Collection[str], controller_names: Collection[str]
 ) -> dict[str, str]:
-    """Returns the default map. Controller listeners get PLAINTEXT, unless any listener has the name of another security
-    protocol (KIP-718)."""
+    """Returns the default map with the controller listeners. They get PLAINTEXT, unless any listener is named after
+    another security protocol (KIP-718)."""
     names = {entry.partition(":")[0].upper() for entry in listeners} | set(controller_names)
     if names.intersection(SECURITY_PROTOCOLS[1:]):
         return protocols

@@ -146,8 +146,8 @@ def _check_remote_storage(config: TopicConfig) -> None:
 
 
 def _check_local_retention(unit: str, local: int, whole: int, *, frozen: bool) -> None:
-    """Checks local retention against total retention. If `frozen`, nothing more is copied to the remote tier, so both
-    must be equal."""
+    """Checks local retention against total retention. If `frozen`, nothing more is copied to the remote tier, so the
+    two limits must be equal."""
     if local == _RETENTION_OF_BROKER:
         return
     if whole != -1 and not 0 <= local <= whole:

@@ -319,8 +319,8 @@ class _Connection(asyncio.Protocol):
 
     def hand_over(self) -> int:
         """Closes this end of the connection without notice to the other node. Returns a descriptor of the connection.
-        If this fails, for example because no descriptor is left, the next call connects anew, after a pause. Otherwise
-        a caller that tries again at once would stop its loop."""
+        If this fails, for example because no descriptor is left, the next call connects anew, after a pause. Without
+        the pause, a caller that tries again at once would stop its loop."""
         transport = self._transport
         try:
             if transport is None or self.lost or self._waiting or self._received:

@@ -37,7 +37,8 @@ class Lane:
         self._limits = limits
         self._random = randomness
         self._connect = connect
-        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # in the order of their last requests
+        # The connections by address. The node that got the latest request comes last.
+        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}
         self._closed = False
 
     async def send(self, host: str, port: int, request: Message, version: int | None = None) -> Any:

@@ -35,7 +35,7 @@ class PlaneLimits(NamedTuple):
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     # Kafka has no such limits.
-    sampled_request_log_every: int = 0  # one of this number of requests is sampled; 0 means none
+    sampled_request_log_every: int = 0  # one of this number of requests is sampled; 0 means that none is sampled
     # The minimum speed at which a request must arrive while other requests wait for memory.
     slow_request_bytes_per_second: int = 1024
     slow_frame_ms: int = 30000  # the interval at which this speed is checked

@@ -13,7 +13,7 @@ from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER
 from kafkacore.runtime.sampling import Share
 
-# In the order in which native code counts the stages.
+# The stages of a request, in the order in which native code counts them.
 STAGES: Final = (
     "RequestQueueTimeMs",
     "LocalTimeMs",

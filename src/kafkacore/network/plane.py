@@ -49,8 +49,8 @@ class Torn(NamedTuple):
     size_bytes: int
 
 
-# The header and body of a response: as a whole, in parts, or as an iterator. An iterator is for a long response,
-# because the loop does other work between the parts. With None, the plane sends no response. A handler raises
+# A response's header and body: as a whole, in parts, or as an iterator over the parts. An iterator is for a long
+# response, because the loop does other work between the parts. With None, the plane sends no response. A handler raises
 # ProtocolError to close the connection. A handler that answers later must release the body of the request as soon as it
 # has read the body. This returns the memory of the body to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
@@ -68,8 +68,8 @@ class Plane:
     `cached_apis` until `forget` drops them.
 
     Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes urgent
-    and regular requests from the same ring, and starts the urgent ones first. So there is no polling, and neither class
-    waits while the other has no requests.
+    and regular requests from the same ring, and starts the urgent requests first. So there is no polling, and neither
+    kind of request waits while there are no requests of the other kind.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class Plane:
             asyncio.get_running_loop().call_soon(self._drain)
 
     def _begin_regular(self) -> None:
-        """Starts regular requests until the time for one callback has passed, but at least one."""
+        """Starts at least one regular request, and more of them until the time for one callback has passed."""
         end = perf_counter() + BEGIN_S
         while self._regular:
             self._start(self._regular.popleft())
@@ -319,8 +319,8 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Lets a request wait for its response without an asyncio task. In a large consumer group, most of the cost of
-        a member would otherwise be the task of its waiting request."""
+        """Lets a request wait for its response without an asyncio task. With a task for each waiting request, these
+        tasks would be most of the cost of a large consumer group's members."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()

@@ -119,8 +119,8 @@ class Api(NamedTuple):
     included."""
 
     key: int
-    name: str  # CREATE_TOPICS
-    message: str  # such as CreateTopics; the names of its messages add Request and Response
+    name: str  # such as CREATE_TOPICS
+    message: str  # such as CreateTopics; the messages are CreateTopicsRequest and CreateTopicsResponse
     lowest: int
     highest: int
     flexible: int  # the first flexible version of the request
@@ -249,8 +249,9 @@ def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] 
 
 
 def with_controller(ranges: Sequence[ApiRange], controller: NodeVersions | None) -> list[ApiRange]:
-    """Returns the versions that a broker advertises whose active controller supports the versions in `controller`. In
-    an API that the broker forwards, these are the versions that both nodes support. With None, returns `ranges`."""
+    """Returns the versions that a broker advertises. `ranges` contains the broker's own versions, and `controller` the
+    versions that the active controller supports. For an API that the broker forwards, it advertises only the versions
+    that both nodes support. If `controller` is None, returns `ranges`."""
     if controller is None:
         return list(ranges)
     common = [_common(each, controller) if each.api_key in FORWARDABLE else each for each in ranges]
@@ -258,7 +259,7 @@ def with_controller(ranges: Sequence[ApiRange], controller: NodeVersions | None)
 
 
 def _common(own: ApiRange, others: NodeVersions) -> ApiRange:
-    """Returns the versions of an API that both nodes support. The range is empty if they have none in common."""
+    """Returns the versions of an API that both nodes support. The range is empty if no version is common to both."""
     lowest, highest = others.get(own.api_key, (0, -1))
     return ApiRange(own.api_key, max(own.min_version, lowest), min(own.max_version, highest))
 

@@ -17,8 +17,9 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 
 NEVER: Final = 0x7FFF  # a version number that means "never"
-FLAT: Final = ""  # in place of the name of a response's field: these items are nested only in the request
-ITSELF: Final = ""  # in place of the name of a request's field: the item itself, which is a plain value
+# Stands for the name of a field of the response: the request groups these items in a list, but the response does not.
+FLAT: Final = ""
+ITSELF: Final = ""  # stands for the name of a field of the request's item: the item is itself a plain value
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -265,8 +266,8 @@ def error_response(
 ) -> Message:
     """Returns the response to `request` when everything has failed with `error`.
 
-    Sets every message field that the version has to `message`, or by default to the error's own message. If an API
-    reports an error either at the top level or at the items, `at_items` chooses the items.
+    The response contains `message`, or by default the error's own message, wherever this version has an error message.
+    If an API reports an error either at the top level or at the items, `at_items` chooses the items.
     """
     steps = error_response_steps(request, version, error, message, at_items=at_items)
     while True:

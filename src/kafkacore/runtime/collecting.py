@@ -34,7 +34,7 @@ class FullCollections:
 
     @staticmethod
     def postpone() -> None:
-        """Turns off automatic full collections. From now on only `look` starts one."""
+        """Turns off automatic full collections. From now on only `look` starts a full collection."""
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, _NEVER)
 

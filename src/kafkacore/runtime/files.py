@@ -19,7 +19,7 @@ from kafkacore._fast.world.environment import list_directory, list_each
 
 
 class Lock(Protocol):
-    """The lock of a file. The holder keeps it until it closes this object."""
+    """The lock of a file. The holder keeps the lock until the holder closes this object."""
 
     def close(self) -> None: ...
 

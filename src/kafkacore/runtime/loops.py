@@ -63,8 +63,8 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def idle_ns(self) -> int:
-        """Returns how much of the time since the loop's start its thread has used no CPU. A thread that has ended is
-        idle."""
+        """Returns how long the loop's thread has used no CPU since the loop's start. After its end, the thread counts
+        as idle."""
         elapsed_ns = time.monotonic_ns() - self._started_ns
         ident = self._thread.ident
         if ident is None or not self._thread.is_alive():

@@ -58,8 +58,8 @@ class Recent:
 
 class Share:
     """The share of time that a counter of nanoseconds has counted since the last reading, from 0 to 1. Apache Kafka's
-    TimeRatio measures the same. A reading within SHORTEST_NS of the last one returns the last share again, so that two
-    readers do not disturb each other. The counter adds up the times of `threads` threads.
+    TimeRatio measures the same. A reading less than `SHORTEST_NS` after the last measurement returns the last share
+    again, so that two readers do not disturb each other. The counter adds up the times of `threads` threads.
     """
 
     SHORTEST_NS: Final = 1_000_000_000

@@ -6,8 +6,8 @@ import os
 
 
 def why_unreachable(error: Exception) -> str:
-    """Returns the reason of a failed connection. For an error of the system, this is the system's own text: asyncio
-    replaces it by the text of a Python call."""
+    """Returns the reason why a connection failed. For an error of the operating system, returns the system's own text,
+    because asyncio has replaced it by the text of a Python call."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or "timed out"

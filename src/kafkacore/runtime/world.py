@@ -40,9 +40,9 @@ class World:
     # Makes connections to other nodes, as `loop.create_connection` does. If None, the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
-    # Only for tests that cut links; otherwise None. A node calls it with each new native connection and the address of
-    # the other end. The test can then call the connection's methods `hold` and `disconnect`. The node calls the
-    # returned function when the connection has ended.
+    # Only for tests that cut links; otherwise None. A node calls this function with each new native connection and the
+    # address of the other end. The test can then call the connection's methods `hold` and `disconnect`. The node calls
+    # the returned function when the connection has ended.
     watch_link: Callable[[tuple[str, int], Any], Callable[[], None]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
@@ -70,8 +70,7 @@ class World:
         return Runtime.shared(data_processors)
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Returns threads that run as soon as they are woken. Use these threads for work on whose result a loop
-        waits."""
+        """Returns threads that run as soon as they are woken. Use these threads if a loop waits for their results."""
         return ThreadPoolExecutor(threads, name, enter_thread, (name, True))
 
     def workers(self, threads: int, name: str) -> Workers:

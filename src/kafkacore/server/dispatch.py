@@ -168,8 +168,8 @@ class Dispatcher:
         api = apis.apis_of(self.listener_kind)[call.api_key]
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= version < api.lowest:
-            # Old versions of librdkafka only check that the version is in the advertised range (KAFKA-18659). So the
-            # version is advertised, but a request that uses it is refused.
+            # This version is advertised for old releases of librdkafka, which only check that the advertised range
+            # contains it (KAFKA-18659). A request with this version is refused.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)

@@ -276,8 +276,8 @@ class ZooKeeperBroker(BrokerServer):
             knows_topics.set()
 
     async def _read_topics(self) -> Collection[str] | None:
-        """Returns the names of all topics in ZooKeeper, or None if they cannot be read. The sync ensures that no topic
-        is missing that the controller already knew before this call."""
+        """Returns the names of all topics in ZooKeeper, or None if they cannot be read. Because of the sync, the names
+        include every topic that the controller knew before this call."""
         work = self._session.sure([Sync(paths.TOPICS), GetChildren(paths.TOPICS)])
         _, found = await asyncio.wrap_future(self._controllers_loop.submit(work))
         return set(found.value[0]) if found.is_ok else None

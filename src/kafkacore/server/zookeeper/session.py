@@ -247,8 +247,8 @@ class BrokerSession:
             self._reopening = None
 
     async def _register_again(self) -> None:
-        """Registers the broker again, and opens a session if there is no open one. Tries until ZooKeeper accepts this.
-        Raises BrokerIdTaken, and ZooKeeperError with AUTH_FAILED."""
+        """Registers the broker again, and first opens a session if no session is open. Tries until ZooKeeper accepts
+        the registration. Raises BrokerIdTaken, and ZooKeeperError with AUTH_FAILED."""
         while not self._closing:
             try:
                 if self.client.state is SessionState.CLOSED:

@@ -2,9 +2,9 @@
 waits as the processors, but copies the records.
 
 This handler serves a Fetch if the request log is on, if a test injects faults or records requests, and in a simulated
-node. It creates no fetch sessions, and closes the session that a request names. A client with a session gets one
-response which says that the session is unknown, as if the session had been evicted. From then on, the client lists all
-its partitions in each request, until a processor serves a request of this client again (KIP-227).
+node. The handler creates no fetch sessions, and closes the session that a request names. A client with a session gets
+one response which says that the session is unknown, as if the session had been evicted. From then on, the client lists
+all its partitions in each request, until a processor serves a request of this client again (KIP-227).
 
 A follower can read up to the log end. The first read for a follower's request records the follower's position. If the
 request waits and the handler reads again, the further reads do not record it.

@@ -1,8 +1,8 @@
 """FindCoordinator: returns the broker that leads a group's partition of `__consumer_offsets`.
 
-The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. The response
-is an error if the topic does not exist or if this broker leads that partition, because this broker cannot coordinate
-transactions.
+The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. If this
+broker leads that partition, or if the topic does not exist, the response is an error: this broker cannot coordinate
+transactions, and does not create the topic.
 """
 
 from __future__ import annotations

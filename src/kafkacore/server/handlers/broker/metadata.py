@@ -40,9 +40,9 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
         return Cacheable((yield from _all_topics(broker, call, request, view, shape)), None)
     topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
-    # This request may create a missing topic, so a response with an error is not cached. A response about a topic
-    # without an id is not cached either: when a topic changes, the cache finds the affected responses by the topic's
-    # id.
+    # A response with an error is not cached, so that a repeated request can create the missing topic. A response about
+    # a topic without an id is not cached either: when a topic changes, the cache finds the affected responses by the
+    # topic's id.
     if any(topic.error_code or topic.topic_id == ZERO for topic in topics):
         return response
     return Cacheable(response, frozenset(topic.topic_id for topic in topics))

@@ -1,8 +1,8 @@
 """ListTransactions and DescribeTransactions (KIP-664, KIP-994, KIP-1152) on a broker that coordinates no transactions.
 
-The broker answers like a broker of Apache Kafka that leads no partition of `__transaction_state`. But if this broker
-leads such a partition, which Apache Kafka has created, the partition's transactions have no coordinator. The client
-then gets COORDINATOR_NOT_AVAILABLE.
+The broker answers like a broker of Apache Kafka that leads no partition of `__transaction_state`. But this broker may
+lead a partition of that topic, if Apache Kafka has created the topic. The partition's transactions then have no
+coordinator, and the client gets COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

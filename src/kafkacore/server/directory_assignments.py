@@ -71,7 +71,7 @@ class DirectoryAssignments:
                 taken = answer.error_code == ErrorCode.NONE
                 if not taken:
                     LOG.info(
-                        "the controller refused %d assignments to log directories: error %d; they are sent again",
+                        "the controller refused %d assignments to log directories: error %d; the broker repeats them",
                         len(part),
                         answer.error_code,
                     )

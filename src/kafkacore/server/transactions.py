@@ -168,7 +168,7 @@ class Transactions:
                 endpoint.host, endpoint.port, AddPartitionsToTxnRequest(transactions=[transaction])
             )
         except UnsupportedVersionError:
-            LOG.warning("broker %d cannot verify transactions, so their batches are appended unverified", coordinator)
+            LOG.warning("broker %d cannot verify transactions, so this broker appends unverified batches", coordinator)
             return {}
         except OSError as error:
             LOG.warning("broker %d did not verify transaction %r: %s", coordinator, transactional_id, error)

@@ -37,7 +37,7 @@ cdef enum:
 # The state of the leader-epoch-checkpoint file.
 cdef enum:
     EPOCHS_SAVED = 0      # the file has all entries
-    EPOCHS_EMPTY = 1      # the file lacks only epochs without records; every start drops them, so they need no sync yet
+    EPOCHS_EMPTY = 1      # the file lacks only epochs without records; each load drops them, so they need no sync yet
     EPOCHS_BEHIND = 2     # the file lacks epochs that have records
 
 cdef enum:
@@ -53,8 +53,8 @@ ctypedef struct LogConfig:
     int64_t segment_jitter_ms
     int32_t index_interval_bytes
     int32_t segment_index_bytes
-    int64_t retention_ms                 # -1 = none
-    int64_t retention_bytes              # -1 = none
+    int64_t retention_ms                 # -1 means no limit
+    int64_t retention_bytes              # -1 means no limit
     int64_t file_delete_delay_ms
     int64_t flush_messages               # log.flush.interval.messages
     int64_t flush_ms
@@ -101,8 +101,8 @@ ctypedef struct Log:
     const uint8_t *topic_id              # NULL if no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
-    # Runs with the lock held after `synced_offset` has changed or `state` has become FAILED. Collects the waiters to
-    # wake. Returns True if it must be called again, because `wakes` is full.
+    # The log calls this under the lock, when `synced_offset` has changed or `state` has become FAILED. The function
+    # collects the waiters to wake. It returns True if `wakes` is full and it must be called again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *suffix                         # the end of the directory's name; NULL unless this is a future log (move.pxd)
     char *path                           # the path of the log's directory, which the first append creates
@@ -119,7 +119,7 @@ ctypedef struct Log:
     bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
     int32_t dropping                     # the number of threads that are deleting segments from the start of the log
     int64_t synced_offset                # all records below this offset survive a power loss
-    int64_t checkpointed_offset          # the checkpoint file contains no greater recovery point than this
+    int64_t checkpointed_offset          # the checkpoint file contains no recovery point above this offset
     int64_t commit_offset                # the next sync by a committer covers the records below this offset
     int64_t unflushed_since_ns           # monotonic; -1 if all records are synced
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none
@@ -140,8 +140,8 @@ ctypedef struct Log:
     int64_t roll_offset                  # the base offset of the segment that the current roll creates
     Job epochs_job
     bint epochs_job_queued
-    # For a truncation that waits until the recovery point is checkpointed (log/cuts.pyi). `cut_mail` is a message to
-    # the thread that writes the checkpoint (mail.pxd).
+    # The next three fields serve a truncation that waits until the recovery point is checkpointed (log/cuts.pyi).
+    # `cut_mail` is a message to the thread that writes the checkpoint (mail.pxd).
     Mail cut_mail
     Log *next_cut
     bint awaits_checkpoint
@@ -166,7 +166,7 @@ cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # does nothing if 
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
-# Replaces the list by `items`, whose references it takes over, and sets `total_bytes`. Returns 0 or -ENOMEM.
+# Makes `items` the log's list of segments, takes over their references, and sets `total_bytes`. Returns 0 or -ENOMEM.
 cdef int log_set_segments(Log *log, Segment **items, int32_t count) noexcept nogil
 
 # --- call these without the lock ---

@@ -45,7 +45,7 @@ ctypedef struct Segment:
     bint entry_synced     # the file names are on disk: the directory was synced after the files were created
     # Disk blocks are reserved up to this position. Once the segment is large, this is at least `size`.
     int64_t reserved
-    bint preallocated     # the file is longer than `size` until the segment is sealed
+    bint preallocated     # the file was made longer than `size`, and stays longer until the segment is sealed
     int64_t base_offset
     int64_t size          # the bytes of the .log; atomic for readers without the lock
     int64_t synced_size   # atomic: the bytes that a sync has covered
@@ -65,8 +65,8 @@ ctypedef struct Segment:
     int32_t time_count
     int32_t time_capacity
     int32_t time_written
-    # The content of .txnindex, until a temporary file with that content is renamed to .txnindex. After `aborted_stale`
-    # is set, this content is outdated.
+    # Only in a segment that a compaction has written: the content of .txnindex. Reads use this copy, because a
+    # temporary file is renamed to .txnindex only later. Once `aborted_stale` is set, reads use the file.
     uint8_t *aborted
     int64_t aborted_bytes
     int32_t aborted_stale           # atomic

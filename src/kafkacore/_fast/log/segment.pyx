@@ -97,8 +97,8 @@ cdef int segment_open_log(Segment *segment) noexcept nogil:
 
 
 cdef int open_new_log(Segment *segment, int flags) noexcept nogil:
-    """Opens a new .log. If the file exists and is empty, an earlier attempt left it because no file descriptor was
-    free. If it has bytes, it contains records, and the result is -EEXIST."""
+    """Opens a new .log. If the file exists and is empty, an earlier attempt created it and then found no free file
+    descriptor. If the file has bytes, it contains records, and the result is -EEXIST."""
     cdef int result = open_once(segment, &segment.file, b".log", flags | O_EXCL)
     if result != -EEXIST:
         return result
@@ -166,7 +166,7 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 
 
 cdef int segment_unlink_files(Segment *segment) noexcept nogil:
-    # The .log is removed first. If a crash follows, it leaves indexes without a .log, which a load removes. If the
+    # The .log is removed first. If a crash follows, the next load removes the indexes that have no .log. If the
     # transaction index were removed first, a crash could leave a segment that shows aborted records as committed. (A
     # load rebuilds the other indexes.)
     cdef int rest

@@ -38,7 +38,8 @@ cdef int read_last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *r
 
 
 cdef int64_t last_indexed(Segment *segment, int64_t interval_bytes) noexcept nogil:
-    """Returns the position of the last batch in the offset index, or 0 if the index is empty."""
+    """Returns the position of the last batch in the offset index. Returns 0 if the index is empty or the segment is
+    small (segment_end.pxd)."""
     cdef uint8_t raw[OFFSET_ENTRY_BYTES]
     cdef int64_t position
     cdef int found

@@ -30,12 +30,12 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the en
 # under `Log.lock`, before `segment_seal`. Returns 0 or -ENOMEM.
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
-cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, for another first append
+cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes in memory and their files
 # Frees the memory. Call this when the files have all entries.
 cdef void segment_forget_indexes(Segment *segment) noexcept nogil
-# For a truncation. Call both functions after `size` has become the new end of the .log. The first one removes the
-# entries at or after `offset` from memory; call it under `Log.lock`. The second one removes them from the files; call
-# it without the lock, because it may block.
+# A truncation calls the next two functions after it has set `size` to the new end of the .log. `segment_cut_entries`
+# removes the entries at or after `offset` from memory; call it under `Log.lock`. `segment_cut_files` removes them from
+# the files; call it without the lock, because it may block.
 cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil
 cdef int segment_cut_files(Segment *segment) noexcept nogil
 

@@ -18,7 +18,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     LEAST_ENTRIES = 32
-    WRITE_ENTRIES = 512       # the number of index entries that are collected in memory before a write
+    WRITE_ENTRIES = 512       # one write to an index file writes at most this many entries
 
 
 # --- files ---

@@ -1,6 +1,6 @@
 """A partition in the data plane (the native code that serves Produce and Fetch): its log, its role and epochs, its high
-watermark, its followers, and its waiters. A request that waits for an event in the partition has an entry there, its
-waiter (park.pxd).
+watermark, its followers, and its waiters. A waiter (park.pxd) stands for a request that waits for an event in the
+partition.
 
 A partition is reference-counted. A Python handle holds one reference. `log.lock`, called "the lock" below, guards every
 field, except those commented "atomic". Python decides which broker leads and which replicas are in the ISR, and
@@ -23,10 +23,10 @@ from kafkacore._fast.log.traffic cimport Traffic
 from kafkacore._fast.wait.park cimport Waiter, WakeList
 
 cdef enum:
-    ROLE_NONE = 0         # known, but neither led nor followed by this broker
+    ROLE_NONE = 0         # the partition is known, but this broker neither leads nor follows it
     ROLE_LEADER = 1
     ROLE_FOLLOWER = 2
-    ROLE_GONE = 3         # deleted: waiters are woken, and later requests get UNKNOWN_TOPIC_OR_PARTITION
+    ROLE_GONE = 3         # the partition is deleted: its waiters are woken; requests get UNKNOWN_TOPIC_OR_PARTITION
 
 # The kinds of waiters. `at` is the offset in the waiter.
 cdef enum:
@@ -46,17 +46,17 @@ cdef enum:
     READ_LOCAL = 3        # this node's own read, up to the log end, in any role
 
 cdef enum:
-    NO_EPOCH = -1         # a request without an epoch
+    NO_EPOCH = -1         # the request has no epoch
     NEVER_MS = -0x7FFFFFFF  # earlier than any time of this process's clocks
 
 # Another replica, as the leader knows it. At the start of a leader epoch, the leader knows no positions. Only a Fetch
 # in this epoch sets a follower's position.
 ctypedef struct Follower:
     int32_t broker_id
-    bint in_sync              # in the committed ISR
-    bint is_joining           # only in the ISR that this leader has proposed, and so in the maximal ISR (replicas.pxd)
-    bint must_leave           # is in the ISR, and lagged at the last periodic check
-    bint must_fetch           # has left the ISR because it lagged, and has not fetched since
+    bint in_sync              # the follower is in the committed ISR
+    bint is_joining           # the follower is only in the proposed ISR, and so in the maximal ISR (replicas.pxd)
+    bint must_leave           # the follower is in the ISR, and lagged at the last periodic check
+    bint must_fetch           # the follower has left the ISR because it lagged, and has not fetched since
     int64_t broker_epoch      # the broker epoch in the follower's last fetch; -1 if there was none
     int64_t end_offset        # the end of the follower's log; -1 before its first fetch
     int64_t log_start_offset  # the start of the follower's log; -1 before its first fetch
@@ -123,8 +123,8 @@ cdef void partition_release(Partition *p) noexcept nogil
 # Sets ROLE_NONE or ROLE_GONE, and wakes all waiters. From then on, the partition rejects appends. The caller then stops
 # or closes the log.
 cdef void partition_close(Partition *p, int role) noexcept nogil
-# Makes the fetch sessions that watch the partition check it once more and then release it. The caller must hold a
-# reference.
+# Makes all fetch sessions stop watching the partition. Each session then checks the partition once more. This function
+# releases the references of the sessions, so the caller must hold a reference too.
 cdef void partition_dismiss_readers(Partition *p) noexcept nogil
 # Call this when the log directory has failed. Wakes all waiters.
 cdef void partition_fail(Partition *p, int error) noexcept nogil
@@ -167,8 +167,8 @@ ctypedef struct FetchView:
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
     bint is_in_sync       # the requesting follower is in the committed ISR
-    # Whether nothing was read because of the replication quota. This is so if the quota is exceeded, the partition is
-    # throttled, and the follower is not in the ISR.
+    # Whether the replication quota prevented the read. It does so if the quota is exceeded, the partition is throttled,
+    # and the follower is not in the ISR.
     bint is_held_back
     bint is_added         # a reassignment adds the requesting follower
 

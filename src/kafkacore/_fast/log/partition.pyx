@@ -138,7 +138,8 @@ cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
 
 
 cdef bint synced_first(const Partition *p) noexcept nogil:
-    """Returns whether each acknowledgement waits for a flush. If so, only the synced records of this replica count."""
+    """Returns whether each acknowledgement waits for a flush. If so, the leader advances the high watermark only over
+    records that it has synced."""
     return p.log.config.flush_messages <= 1
 
 
@@ -700,8 +701,8 @@ cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_wat
         offset = p.high_watermark if offset == -1 else FOREVER
     if error == 0 and offset > p.high_watermark:
         error = OFFSET_OUT_OF_RANGE
-    # One hold of the lock covers the check and the deletion. After an unclean election, another leader may have other
-    # records below this offset.
+    # One hold of the lock covers the check and the deletion. If the lock were free in between, an unclean election
+    # could replace the records below this offset by those of another leader.
     if error == 0:
         error = log_hide_below(&p.log, offset)
     if error == 0:

@@ -1,5 +1,5 @@
 """Rebuilds the state of a log's producers (producers.pxd) while the log is loaded: reads a snapshot file of this state,
-and replays the batches after it (ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
+and replays the batches after the snapshot (ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,7 +20,7 @@ ctypedef struct Load:
     int64_t log_start_offset         # the checkpointed log start offset
     Segment **segments
     int32_t count
-    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if no indexes were
+    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL after a truncation
     Producers *producers
     int64_t state_offset             # `producers` has the state below this offset; -1 if there is none yet
     int64_t snapshot_offset          # the offset of the newest snapshot that was read or written; -1 if there is none

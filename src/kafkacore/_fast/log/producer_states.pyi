@@ -17,5 +17,6 @@ def producer_states(handle: PartitionHandle) -> list[ProducerState]:
     """Returns the states of a partition's producers, in no particular order. Raises MemoryError."""
 
 def producer_counts(handle: PartitionHandle) -> tuple[int, int]:
-    """Returns two numbers. The first is the number of producers that the partition knows. The second is the time, in
-    ms, of the last batch of the producer whose transaction has been open longest, or -1 if no transaction is open."""
+    """Returns the number of producers that the partition knows, and a time in ms. The time belongs to the producer
+    whose transaction has been open longest: it is the time of this producer's last batch. It is -1 if no transaction is
+    open."""

@@ -48,8 +48,8 @@ def producer_states(PartitionHandle handle not None):
 
 
 cdef int64_t oldest_open_ms(Producers *producers) noexcept nogil:
-    """Returns the time of the last write of the producer whose transaction has been open longest, or -1 if no
-    transaction is open. Call this with the lock held."""
+    """Finds the producer whose transaction has been open longest, and returns the time of this producer's last batch.
+    Returns -1 if no transaction is open. Call this with the lock held."""
     cdef Producer *producer
     cdef int32_t i
     for i in range(producers.transaction_count):

@@ -24,14 +24,15 @@ ctypedef struct Producer:
     Producer *chain                      # the next producer in the same hash bucket
     Producer *next                       # the producer whose first batch in the log came next
     int64_t producer_id
-    int16_t producer_epoch               # -1 if the place is only reserved
+    int16_t producer_epoch               # -1 if this is only a reserved place (`producers_reserve`)
     int32_t coordinator_epoch
     int64_t last_timestamp_ms
     int64_t transaction_first_offset     # -1 if no transaction is open
     int32_t batch_count                  # the number of `batches`, which are ordered from the oldest
     ProducerBatch batches[PRODUCER_BATCHES]
 
-# A transaction that is open, or whose marker is above the high watermark. Both hold back the last stable offset.
+# A transaction that is open, or that a marker above the high watermark has ended. Transactions of both kinds hold back
+# the last stable offset.
 ctypedef struct Transaction:
     int64_t producer_id
     int64_t first_offset
@@ -77,8 +78,8 @@ cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size
 # Reserves a place for the batch's producer, so that `producers_note_batch` cannot fail. Returns 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
 # Notes a whole batch of magic 2 that is in the log: its sequence numbers, or, if the batch is a marker, the end of a
-# transaction. Sets `ended` to that transaction; `ended.last_offset` stays -1 if no transaction has ended. Returns 0, or
-# -ENOMEM if no place was reserved.
+# transaction. Sets `ended` to that transaction; `ended.last_offset` is -1 if the batch ends no transaction. Returns 0,
+# or -ENOMEM if no place was reserved and memory runs out.
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
 # Adds a batch to the last five batches of its producer. A snapshot has only the last batch of a producer, so a load

@@ -144,8 +144,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
                          ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
-    # The producer is unknown, for example because retention or DeleteRecords removed its records. So it can begin with
-    # any sequence number (KIP-360).
+    # An unknown producer can begin with any sequence number (KIP-360). A producer is unknown, for example, if retention
+    # or DeleteRecords has removed its records.
     if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
         return 0
     if sequences and find_duplicate(producer, header, duplicate):
@@ -164,8 +164,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
 
 cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
                        int64_t *delta_ms) noexcept nogil:
-    """Parses the only record of a control batch (KIP-98, "Control Messages"). Returns False if it does not end a
-    transaction."""
+    """Parses the only record of a control batch (KIP-98, "Control Messages"). Returns False if the record does not end
+    a transaction."""
     cdef Reader body
     cdef RecordView record
     reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)

@@ -1,5 +1,5 @@
-"""The queue of partitions whose ISR may have to change. Also the states of the other brokers, because these states
-decide which brokers may join an ISR.
+"""The queue of partitions whose ISR may have to change. The queue also knows the states of the other brokers, because
+these states decide which brokers may join an ISR.
 
 A partition reports an "edge" when a follower may join its ISR or a member of its ISR has fallen behind. The queue holds
 a partition at most once. Python drains the queue, decides which ISRs change, and sends requests to the controller
@@ -42,8 +42,9 @@ ctypedef struct IsrEdges:
     int64_t max_lag_ms        # atomic: replica.lag.time.max.ms
     BrokerState *brokers      # sorted by broker id
     int32_t broker_count
-    LinkedList leading        # by `in_leading`: partitions that this node leads; the next lag check begins at the first
-    LinkedList waiting        # by `in_waiting`: the queue of partitions that reported an edge
+    # The partitions that this node leads, linked by `in_leading`. The next lag check begins at the first one.
+    LinkedList leading
+    LinkedList waiting        # linked by `in_waiting`: the queue of partitions that reported an edge
     Inbox inbox
     Mail mail                 # a message that wakes the thread that drains the queue (mail.pxd)
 

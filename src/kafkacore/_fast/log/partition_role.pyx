@@ -158,8 +158,8 @@ cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexc
         else:
             isr_edges_unlink(p.edges, &p.link)
         report_if_due(p)
-    # Records that were in the page cache when the previous process ended count only once they are synced, and there may
-    # be no append that requests a sync. So request one now.
+    # When the previous process ended, some records may have been only in the page cache. They raise the high watermark
+    # only once they are synced. There may be no append that requests this sync, so request it now.
     sync = p.log.config.flush_messages <= 1 and p.log.synced_offset < p.log.end_offset
     if sync:
         log_want_synced(&p.log, p.log.end_offset)

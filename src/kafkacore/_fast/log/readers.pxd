@@ -2,11 +2,12 @@
 session depends on the number of changed partitions, not on the size of the session.
 
 A reader has a `Changes`, which is the list of its changed partitions. For each of its partitions, it also has a
-`Change`, which watches the partition. The partition lists every `Change` that watches it (`Partition.readers`). When a
-thread moves the partition's log end, high watermark, last stable offset or log start offset, or changes its role or
-ISR, the thread marks each `Change` in this list under `Log.lock`: it puts the `Change` into `Changes.marked`. The
-reader takes each marked `Change` and looks at its partition. If the reader cannot finish with the partition, it marks
-the `Change` again. A mark stays until the reader takes it. Further changes of the partition add no second mark.
+`Change`, which watches the partition. The partition lists every `Change` that watches it (`Partition.readers`). A
+thread may move the log end, the high watermark, the last stable offset or the log start offset of the partition, or
+change the role or the ISR of the partition. The thread then marks each `Change` in this list under `Log.lock`: it puts
+the `Change` into `Changes.marked`. The reader takes each marked `Change` and looks at its partition. If the reader
+cannot finish with the partition, it marks the `Change` again. A mark stays until the reader takes it. Further changes
+of the partition set no second mark.
 
 `Log.lock` guards a partition's list, and the fields `in_readers`, `kind` and `at` of each `Change` in that list.
 `Changes.lock` guards all other fields of both structs, except those commented "atomic". A thread that holds
@@ -62,9 +63,9 @@ cdef int32_t changes_begin(Changes *changes, int32_t follower_id, int64_t follow
                            int64_t asked_ms) noexcept nogil
 cdef int32_t changes_count(Changes *changes) noexcept nogil
 cdef Change *changes_take(Changes *changes) noexcept nogil  # removes and returns the first item of `marked`, or NULL
-# Puts an item of `changes_take` into `marked` again: with `first`, before all other items, else after them. To return
-# several items with `first`, begin with the last one. `state` is CHANGE_NEWS or CHANGE_READY. CHANGE_READY wakes the
-# Fetch in `waiting`.
+# Puts an item that `changes_take` returned into `marked` again. With `first`, the item comes before all other items,
+# otherwise after them. To put back several items with `first`, begin with the last one. `state` is CHANGE_NEWS or
+# CHANGE_READY. CHANGE_READY wakes the Fetch in `waiting`.
 cdef void changes_return(Change *change, bint first, int32_t state) noexcept nogil
 # Sets `waiting` to `parked`, and wakes the Fetch that was there before. If an item is already CHANGE_READY, returns
 # False and changes nothing.

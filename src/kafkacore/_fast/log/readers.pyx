@@ -134,7 +134,8 @@ cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept
     mutex_lock(&change.changes.lock)
     p = <Partition *> change.log
     if p != NULL:
-        # Before this thread has the partition's lock, the partition may dismiss the `Change` and release its reference.
+        # Before this thread has the partition's lock, another thread may dismiss the `Change` and release the reference
+        # of the `Change`.
         add32(&p.refs, 1)
     if for_good:
         change.has_left = True
@@ -156,15 +157,15 @@ cdef void take_mark(Change *change) noexcept nogil:
         return
     list_remove(&change.changes.marked, &change.in_marked)
     change.changes.ready_count -= change.state == CHANGE_READY
-    # A thread that changes the partition, under the partition's lock, ignores a `Change` that is already marked. The
-    # reader takes the partition's lock next, when it reads the partition, and so sees that change.
+    # A thread that changes the partition holds the partition's lock, and ignores a `Change` that is already marked. The
+    # reader takes the same lock next, when it reads the partition. So the reader sees what that thread has changed.
     swap32(&change.state, CHANGE_NONE)
 
 
 # --- the partition; call with its lock held ---
 
 cdef bint stop_watching(Partition *p, Change *change, bint marks) noexcept nogil:
-    """Ends the watch. If this returns True, the reference of the `Change` to the partition now belongs to the caller.
+    """Ends the watch. If this returns True, the caller now owns the reference to the partition that the `Change` held.
     """
     cdef bint watched
     mutex_lock(&change.changes.lock)
@@ -219,7 +220,7 @@ cdef int news_of(const Partition *p) noexcept nogil:
 
 
 cdef int of_interest(int kind) noexcept nogil:
-    """Returns the kinds of change of a partition that a response to this kind of reader must report."""
+    """Returns which changes of a partition the response to this kind of reader must report."""
     cdef int news = NEWS_HIGH_WATERMARK | NEWS_START | NEWS_ROLE
     if kind == WAIT_FOLLOWER:
         return news | NEWS_END
@@ -227,9 +228,10 @@ cdef int of_interest(int kind) noexcept nogil:
 
 
 cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil:
-    """Notes the follower's Fetches since the last change. While nothing changed, these Fetches did not visit this
-    partition. If the follower had all records before those Fetches, it still had all records at the last of them. This
-    is the first change since then, so the follower's state must be updated before anything else reads it."""
+    """Notes the Fetches that the follower has sent since the partition last changed. These Fetches did not visit the
+    partition, because it had not changed. If the follower had all records before these Fetches, it still had all
+    records at the last of these Fetches. Now the partition changes, so this function must update the follower's state
+    before other code reads this state."""
     cdef Follower *follower = replicas_find(p, load32(&changes.follower_id))
     cdef int64_t asked_ms = load64(&changes.asked_ms)
     if follower == NULL or follower.broker_epoch != load64(&changes.follower_epoch):
@@ -246,8 +248,8 @@ cdef bint mark(Change *change, int32_t state, WakeList *wakes) noexcept nogil:
     cdef bint fits = True
     mutex_lock(&changes.lock)
     if change.has_left:
-        # The owner of the `Change` waits for the log's lock to end the watch, and then frees the `Change`. If it were
-        # marked now, the freed `Change` would stay in the list.
+        # The owner of the `Change` is waiting for the log's lock. The owner then ends the watch and frees the `Change`.
+        # If this function marked the `Change` now, the freed `Change` would stay in the list.
         mutex_unlock(&changes.lock)
         return True
     if state == CHANGE_READY and changes.waiting != NULL:

@@ -116,14 +116,14 @@ cdef bint is_alive(const Partition *p, const Follower *follower) noexcept nogil:
 
 cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nogil:
     """Returns whether the follower's broker can join an ISR. The broker must be neither fenced nor shutting down, and
-    the fetch must come from its current incarnation."""
+    the follower's last fetch must come from the broker's current incarnation."""
     cdef BrokerState broker
     if follower.end_offset < 0:
         return False
     if p.edges == NULL:
         return True
     broker = isr_edges_broker(p.edges, follower.broker_id)
-    # A broker in ZooKeeper mode does not know the broker epochs of the other brokers, so they are -1.
+    # A broker in ZooKeeper mode does not know the broker epochs of the other brokers, so these epochs are -1.
     return broker.state == BROKER_ACTIVE and (follower.broker_epoch < 0 or broker.epoch < 0
                                               or follower.broker_epoch == broker.epoch)
 
@@ -154,8 +154,9 @@ cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil:
 
 
 cdef bint replicas_must_leave(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
-    """Below min.insync.replicas the high watermark does not move, so a follower far behind the end of the log may join
-    the ISR. It stays a member until the next periodic check. Otherwise it would join and leave with each fetch."""
+    """While the ISR is smaller than min.insync.replicas, the high watermark does not move. So a follower far behind the
+    end of the log may join the ISR. This follower stays a member until the next periodic check. Otherwise it would join
+    and leave with each fetch."""
     return follower.must_leave and replicas_lags(p, follower, now_ms)
 
 
@@ -187,8 +188,8 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1
             follower.broker_epoch = -1
-            # A member of the ISR has replica.lag.time.max.ms for its first fetch. For any other replica, the high
-            # watermark waits only after that replica has fetched.
+            # A member of the ISR must send its first fetch within replica.lag.time.max.ms. The high watermark waits for
+            # any other replica only once that replica has fetched.
             follower.caught_up_ms = now_ms if follower.in_sync else NEVER_MS
             follower.fetched_ms = NEVER_MS
 

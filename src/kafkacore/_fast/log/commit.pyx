@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # If the log has been truncated below `offset` since the caller read the log's end, the next round does not sync the
-    # records that get these offsets later.
+    # The log may have been truncated below `offset` since the caller read the log's end. The request does not include
+    # the records that get the removed offsets later.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:
@@ -56,7 +56,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
         return max(log.end_offset, log.log_start_offset)
     if log.segments == NULL:
         return point
-    # Checks all segments, because a load may have rebuilt a segment in the middle whose index was missing.
+    # Checks all segments, because a load may have rebuilt any segment whose index was missing.
     for i in range(log.segments.count - 1):
         if log.segments.items[i].base_offset >= point:
             break
@@ -105,8 +105,8 @@ cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
 
 
 cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
-    """Syncs one segment. commit_round records the synced size of the last segment. A segment that was dropped needs no
-    sync, so errors in its files are ignored."""
+    """Syncs one segment, and records its synced size. (For the last segment, `commit_round` records it.) A segment that
+    was dropped needs no sync, so errors in its files are ignored."""
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:
@@ -175,16 +175,16 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     cdef int rounds_left = FILES_ROUNDS
     cdef bint is_done = False
     # After a truncation or a deletion, it is unknown which offsets the sync covered, and an append may be waiting for
-    # such an offset. So another round follows.
+    # one of these offsets. So another round follows.
     while not is_done:
         is_done = commit_round(log, &rounds_left)
     return 0
 
 
 cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
-    """Performs one round of the group commit. Returns False if another round must follow. The reason is that no file
-    descriptor was free, or that segments were removed during this round, so that the sync proves nothing. Takes the
-    lock twice, each time only briefly, because appends constantly need the lock."""
+    """Performs one round of the group commit. Returns False if another round must follow: either no file descriptor was
+    free, or segments were removed during this round, so that the sync proves nothing. Takes the lock twice, each time
+    only briefly, because appends constantly need the lock."""
     cdef SegmentList *list
     cdef LogDir *dir
     cdef Segment *last = NULL

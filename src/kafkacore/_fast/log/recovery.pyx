@@ -77,7 +77,7 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
     segment_note_batch(segment, at, header.size_bytes, last_offset(header), header.max_timestamp,
                        load.log.config.index_interval_bytes)
     # Only newer epochs are noted. Noting an older epoch would remove the later epochs that come from the checkpoint.
-    # Those are removed only when the end of the log is known (epochs_drop_empty).
+    # The load removes such later epochs only when it knows the end of the log (epochs_drop_empty).
     if header.magic >= 2 and header.partition_leader_epoch > epochs_latest(load.log):
         if epochs_assign(load.log, header.partition_leader_epoch, header.base_offset) < 0:
             return -ENOMEM
@@ -85,14 +85,14 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Returns whether the log may have a gap below `offset`. Only compaction leaves gaps. So a gap is possible if the
-    topic is compacted now, or if it was compacted when a cleaner reached this offset."""
+    """Returns whether the log may have a gap that begins at `offset`. Only compaction leaves gaps. So a gap is possible
+    if the topic's policy includes compaction now, or if a cleaner once went beyond this offset."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
 cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Returns whether a batch after a gap is valid. It is valid if it was synced, because a compaction may have made
-    the gap without writing its checkpoint. The last segment is never compacted."""
+    """Returns whether a batch after a gap is valid. The batch is valid if it was synced: a compaction may have made the
+    gap, and the cleaner's checkpoint may not have been written after it. The last segment is never compacted."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset < header.base_offset
             and last_offset(header) < load.segments[i + 1].base_offset
@@ -156,7 +156,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
 
 
 cdef int begin_segment(Load *load, int32_t i) noexcept nogil:
-    """Restores the producers as of the segment's base offset, and clears the segment's indexes."""
+    """Restores the state that the producers had at the segment's base offset, and empties the segment's indexes."""
     cdef Segment *segment = load.segments[i]
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
@@ -262,7 +262,8 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         add64(recovery.plan.progress, load.segments[load.count].size)
         result = segment_unlink(load.segments[load.count])
         if result == 0:
-            # The removal is synced before the next one. Otherwise, after a crash, only a later segment might exist.
+            # Each removal is synced before the next one. Otherwise, after a crash, a later segment might still exist
+            # although an earlier one is gone.
             result = segment_sync_names(load.segments[load.count])
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
@@ -395,8 +396,8 @@ cdef int load_epochs(Load *load) noexcept nogil:
 
 
 cdef int note_epochs(Load *load, Segment *segment, int64_t offset, int64_t until) noexcept nogil:
-    """Notes the epochs of the segment's batches between these two offsets. Returns 1 if the next segment may have more
-    of them, 0 if not, or -errno. Stops at a batch that has no epoch or cannot be read."""
+    """Notes the epochs of the segment's batches from `offset` up to `until` (exclusive). Returns 1 if the next segment
+    may have more such batches, 0 if not, or -errno. Stops at a batch that has no epoch or cannot be read."""
     cdef BatchHeader header
     cdef int64_t at = 0
     cdef int64_t start = 0
@@ -444,7 +445,7 @@ cdef int restore_first_epochs(Load *load, int64_t end_offset) noexcept nogil:
     """Notes the epochs of records before the first known epoch.
 
     When records are deleted, their epochs leave the file at once, but the log start offset is checkpointed later. After
-    a crash in between, the records are back, and the file lacks their epochs. If such a log then led, it would not
+    a crash in between, the records are back, and the file lacks their epochs. If this replica then led, it would not
     notice that a follower has other records at these offsets."""
     cdef Log *log = load.log
     cdef EpochEntry *known = log.epochs
@@ -474,7 +475,8 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int result = 0
     if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
-        # No producer is known. This is also the case when Kafka upgrades a log that is older than idempotent producers.
+        # There is no snapshot, so no producer is known. A log that is older than idempotent producers also has no
+        # snapshot when Kafka upgrades it.
         load.state_offset = end_offset
     elif load.state_offset < end_offset:
         result = replay_to(load, end_offset)

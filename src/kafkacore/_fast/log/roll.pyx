@@ -90,7 +90,7 @@ cdef int roll(Log *log) noexcept nogil:
         if result == 0:
             log.snapshot_offset = log.roll_offset
             if log.end_offset < log.roll_offset:
-                # `log` is a copy of a log whose end offset is above its last batch (log/move.pxd).
+                # `log` is a copy (log/move.pxd). The end offset of the original log is above the log's last batch.
                 log.end_offset = log.roll_offset
             if log.state == LOG_ROLLING:
                 log.state = LOG_OPEN

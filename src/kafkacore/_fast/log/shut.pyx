@@ -32,7 +32,7 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
         result = LOG_BLOCKED
     else:
         # A log leaves the states ROLLING and OPENING only at the end of a job. No job is running now, so the log stays
-        # in this state until `log_go_on`.
+        # in its new state until `log_go_on`.
         log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
     mutex_unlock(&log.lock)
     return result

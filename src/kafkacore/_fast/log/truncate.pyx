@@ -94,7 +94,7 @@ cdef void deliver_cut(Mail *mail) noexcept nogil:
 
 cdef int end_cut(Log *log, int result) noexcept nogil:
     """Ends the change, or leaves that to the thread that checkpoints recovery points. The checkpoint file may have a
-    recovery point above the log's new end. If the log grew again before the file has a lower value, a node that starts
+    recovery point above the log's new end. If the log grew again before the file got a lower value, a node that starts
     after a power loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     cdef bint waits
@@ -107,14 +107,14 @@ cdef int end_cut(Log *log, int result) noexcept nogil:
     waits = log.state == LOG_ROLLING and log.checkpointed_offset > log.end_offset
     log.awaits_checkpoint = waits
     if waits:
-        log.hold(log)  # for the other thread, which may release the log as soon as the lock is released
+        log.hold(log)  # for the other thread, which may release its reference as soon as this thread unlocks the log
         log.hold(log)  # for this thread
         log.cut_mail.deliver = deliver_cut
         inbox_post(writer, &log.cut_mail)
     mutex_unlock(&log.lock)
     if not waits:
         return log_end_change(log, result)
-    # The deletion of the log waits for the truncation, but not for the checkpoint.
+    # A deletion of the log waits for the truncation, but not for the checkpoint. So wake it now.
     log_wake_blocked(log, WAKE_READY)
     log.release(log)
     return 0
@@ -132,8 +132,9 @@ cdef void log_checkpointed(Log *log) noexcept nogil:
 # --- truncation ---
 
 cdef int begin_cut(Log *log, Waiter *blocked) noexcept nogil:
-    """Begins a change during which no other thread drops segments. A truncation counts segments and reads their files,
-    and can create a file with the name of a dropped segment. Call this with the lock held."""
+    """Begins a change during which no other thread drops segments. This is necessary because a truncation counts
+    segments, reads their files, and can create a file with the name of a dropped segment. Call this with the lock
+    held."""
     cdef int result
     if log.dropping:
         log_block(log, blocked)
@@ -158,8 +159,7 @@ cdef void unlock_moved(Log *log) noexcept nogil:
 
 
 cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
-    """Unlinks the segments from the last one down to `first`. After each removal, a sync makes it durable before the
-    next removal."""
+    """Unlinks the segments from the last one down to `first`. A sync makes each removal durable before the next one."""
     cdef int32_t i
     cdef int result = 0
     for i in range(list.count - 1, first - 1, -1):
@@ -193,8 +193,8 @@ cdef inline int fenced(Log *log, const Fence *fence) noexcept nogil:
 
 
 cdef void note_cut(Log *log, int32_t first) noexcept nogil:
-    """Marks the bytes of these segments as changed. From now on, the results of earlier reads of these segments are no
-    longer sent. Call this with the lock held."""
+    """Marks the bytes of the segments from `first` on as changed. From now on, no response contains bytes that were
+    read from these segments earlier. Call this with the lock held."""
     cdef int32_t i
     for i in range(first, log.segments.count):
         add32(&log.segments.items[i].cuts, 1)

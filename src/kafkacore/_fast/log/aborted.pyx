@@ -117,7 +117,7 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
         result = collect_all(log, list, offset, end, found, &all) if list != NULL else 0
         segments_release(list)
         mutex_lock(&log.lock)
-        same = log.cuts == cuts  # if they differ, an index may have been removed before it was read
+        same = log.cuts == cuts  # if the counts differ, an index may have been removed before this thread read it
         deleted = is_deleted(log, found.segment)
         mutex_unlock(&log.lock)
     if result >= 0 and deleted:

@@ -50,6 +50,6 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
                             AppendInfo *info) noexcept nogil
 
 # Updates the log's producers, transactions and leader epochs for a batch that is in the log. Appends and recovery call
-# this. Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; `ended.last_offset` is -1 if the
-# batch ended none.
+# this. Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ends; `ended.last_offset` is -1 if the
+# batch ends no transaction.
 cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil

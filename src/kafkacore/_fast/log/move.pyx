@@ -64,8 +64,8 @@ cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
 
 
 cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
-    """Creates the files that a first append would create. Otherwise, if a log is empty now but was not empty before,
-    its copy would start at offset 0 after a restart."""
+    """Creates the files that a first append would create. A log can be empty now although it had records before.
+    Without files, the copy of such a log would start at offset 0 after a restart."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.lock)
@@ -94,8 +94,8 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
     """Starts the copy at the source's log start offset, or at the base offset of the batch that contains this offset.
-    If compaction has removed the records at this offset, the first batch begins after it, and the copy still starts at
-    this offset."""
+    If compaction has removed the records at the log start offset, the first batch begins after this offset, but the
+    copy still starts at this offset."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)

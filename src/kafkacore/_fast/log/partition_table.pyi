@@ -13,9 +13,9 @@ class Table:
     def changed(
         self, topics: Collection[tuple[str, Uuid, Sequence[PartitionHandle | None]]], gone: Iterable[Uuid] = ()
     ) -> Table:
-        """Returns a new table. It has the topics of this table without the ids in `gone`, and the topics of `topics`,
-        which are `(name, topic id, partitions by index)`. A topic in `topics` replaces the topic with the same id or
-        name. Both tables share the topics that do not change."""
+        """Returns a new table. It has the topics of this table, except the topics whose ids are in `gone`, and it has
+        `topics`. Each item of `topics` is `(name, topic id, partitions by index)`, and replaces the topic with the same
+        id or name. Both tables share the topics that do not change."""
 
     def topics(self) -> list[tuple[str, Uuid, int]]:
         """Returns name, topic id and number of partitions of each topic, in no particular order."""

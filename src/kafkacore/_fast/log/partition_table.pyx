@@ -15,9 +15,9 @@ from kafkacore._fast.base.uuid import Uuid
 
 cdef enum:
     LEAST_PLACES = 8
-    # The intended number of topics in a shard; a change copies two shards, and a pointer for each of the others.
+    # The intended number of topics in a shard. A change copies two shards, and only the pointers to all other shards.
     TOPICS_A_SHARD = 32
-    SPARSE = 8           # a table with this many times the shards that it needs is replaced by one with fewer shards
+    SPARSE = 8           # if a table has more than this many times the shards it needs, the next table has fewer
 
 cdef int32_t live_tables = 0  # both are atomic; tests check that they return to zero
 cdef int32_t live_topic_count = 0
@@ -187,7 +187,7 @@ cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noe
 
 cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
     """Adds the topic to its shard in one of the two indexes. If another table uses this shard too, or if the shard is
-    full, replaces it by a copy first."""
+    full, first puts a copy in the place of the shard."""
     cdef Shard **shard = shard_of(table, topic, is_id)
     cdef Shard *own = shard[0]
     if own == NULL or load32(&own.refs) > 1 or (own.count + 1) * 2 > own.mask + 1:
@@ -370,9 +370,9 @@ cdef class Table:
         return self.table.count
 
     def changed(self, topics, gone=()):
-        """Returns a new table. It has the topics of this table without the ids in `gone`, and the topics of `topics`
-        (`(name, topic id, [PartitionHandle or None])`). A topic in `topics` replaces the topic with the same id or
-        name. Both tables share the topics that do not change."""
+        """Returns a new table. It has the topics of this table, except the topics whose ids are in `gone`, and it has
+        `topics`. Each item of `topics` is `(name, topic id, [PartitionHandle or None])`, and replaces the topic with
+        the same id or name. Both tables share the topics that do not change."""
         cdef Table made = Table.__new__(Table)
         cdef int32_t bound = self.table.count + <int32_t> len(topics)
         with nogil:

@@ -28,8 +28,8 @@ DELETED = WAIT_DELETED
 cdef int32_t live_watches = 0    # atomic
 
 
-# The wait of one request for one partition. `parked` is reference-counted; releasing the last reference frees the
-# Watch.
+# A `Watch` lets one request wait for an event in one partition. `parked` is reference-counted; releasing the last
+# reference frees the `Watch`.
 ctypedef struct Watch:
     Parked parked                # must be the first field, so that its address is the address of the `Watch`
     Waiter waiter
@@ -41,7 +41,7 @@ ctypedef struct Watch:
 # The part of a `PartitionWatch` that must exist until the last pending wake-up is released.
 ctypedef struct Post:
     Inbox inbox
-    Watch *woken                 # woken and not taken yet, oldest first; holds a reference to each
+    Watch *woken                 # each `Watch` that was woken and not taken yet, with a reference; oldest first
     Watch *last_woken
     int32_t refs                 # atomic; the `PartitionWatch` and each `Watch` hold a reference
 
@@ -77,7 +77,7 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
 
 @cython.no_gc  # `close` needs the members of this object, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits for events in partitions. A token identifies each wait. `environment` is the environment of
+    """Any number of waits for events in partitions. Each wait belongs to a token. `environment` is the environment of
     the partitions, by default the real one. `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
     cdef Environment environment  # kept alive because the inbox belongs to it
@@ -187,8 +187,8 @@ cdef class PartitionWatch:
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
-            # The release of the `Watch` may release the last reference to a partition. Then the partition's files are
-            # closed under the lock of their disk.
+            # Releasing the `Watch` may release the last reference to a partition. Then this thread closes the
+            # partition's files, which takes the lock of their disk. So it does not hold the GIL meanwhile.
             with nogil:
                 park_release(&watch.parked)
         for token in found:

@@ -42,8 +42,8 @@ ctypedef struct Look:
 # --- the recent batches, under the lock ---
 
 cdef int32_t recent_index(const Log *log, int64_t offset) noexcept nogil:
-    """Returns the index in the list of recent batches (0 is the oldest) of the batch that contains `offset`. Returns -1
-    if `offset` is older than all of them, or not below the log end offset."""
+    """Finds the recent batch that contains `offset`. Returns the index of this batch in the list (0 is the oldest).
+    Returns -1 if `offset` is older than all recent batches, or not below the log end offset."""
     cdef const Recent *recent = log.recent
     cdef int32_t i
     if recent == NULL or offset >= log.end_offset:
@@ -355,8 +355,8 @@ cdef int32_t epoch_of(Log *log, int64_t offset) noexcept nogil:
 
 cdef int begin_by_time(Log *log, SegmentList **list, int64_t *start_offset, int64_t *cuts,
                        InflateLimits *limits) noexcept nogil:
-    """Sets `list` to the segments to search, with a reference. Sets it to NULL if there are no records, because a log
-    that begins again at another offset may be removing its files."""
+    """Sets `list` to the segments to search, with a reference. Sets `list` to NULL if the log has no records, because
+    a log that begins again at another offset may be removing its files."""
     cdef int result
     list[0] = NULL
     mutex_lock(&log.lock)

@@ -78,7 +78,7 @@ NO_BOUND = NO_BOUND_BYTES
 BY_LEADER, BY_FOLLOWER = THROTTLED_LEADER, THROTTLED_FOLLOWER
 
 
-@cython.no_gc  # threads use its quota until the object is freed; no object is part of a reference cycle
+@cython.no_gc  # the object is part of no reference cycle, and threads use its `quota` until it is freed
 cdef class ReplicationQuota:
 
     def __cinit__(self, int32_t samples=11, int64_t sample_ms=1000, int64_t bytes_per_second=NO_BOUND_BYTES):

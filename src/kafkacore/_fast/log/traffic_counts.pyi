@@ -29,8 +29,8 @@ def traffic_of(partitions: Iterable[PartitionHandle]) -> TrafficCounts:
     the GIL while it waits for a partition's lock."""
 
 def count_sent(partition: PartitionHandle, size_bytes: int, to_follower: bool, to_added: bool) -> None:
-    """Counts the bytes that a response of the handler loop (Python code) sends. `to_added`: a reassignment is adding
-    that follower."""
+    """Counts the bytes that a response of the handler loop (Python code) sends. `to_follower` says that the response
+    goes to a follower. `to_added` says that a reassignment is adding this follower."""
 
 def count_failed(partition: PartitionHandle, error: int) -> None:
     """Counts a Fetch of the handler loop that has failed with this error code."""

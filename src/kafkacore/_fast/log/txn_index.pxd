@@ -19,7 +19,7 @@ ctypedef struct AbortedTransaction:
 cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
 cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
 cdef int txn_index_reset(Segment *segment) noexcept nogil
-# Removes the transactions that ended at or above `end_offset` from the index.
+# Removes from the index the transactions that ended at or above `end_offset`.
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
 # Sets `last_offset` to the last offset of the last aborted transaction, if there is one. Returns -EINVAL if the file is
 # not a transaction index.

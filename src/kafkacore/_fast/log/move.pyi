@@ -12,9 +12,9 @@ def new_future(
     and `suffix`."""
 
 def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int) -> int:
-    """Copies about `max_bytes` that the future log `into` lacks. Returns the number of copied bytes, which is less than
-    `max_bytes` if `into` then has everything. Blocking. Raises OSError if one of the directories is offline, or if the
-    records of the source cannot be copied."""
+    """Copies about `max_bytes` bytes of records that the future log `into` lacks. Returns the number of copied bytes. A
+    number below `max_bytes` means that `into` now has all records. Blocking. Raises OSError if one of the directories
+    is offline, or if the records of the source cannot be copied."""
 
 def fail(handle: PartitionHandle, directory: LogDirectory, error: int) -> None:
     """Takes `directory` offline because of the errno `error`. Also makes the log fail, unless it was closed or has

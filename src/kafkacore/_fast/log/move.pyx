@@ -301,9 +301,9 @@ def new_future(LogDirectory directory not None, str topic not None, int32_t inde
 
 
 def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes):
-    """Copies about `max_bytes` that the future log `into` lacks. Returns the number of copied bytes, which is less than
-    `max_bytes` if `into` then has everything. Blocking. Raises OSError if one of the directories is offline, or if the
-    records of the source cannot be copied."""
+    """Copies about `max_bytes` bytes of records that the future log `into` lacks. Returns the number of copied bytes. A
+    number below `max_bytes` means that `into` now has all records. Blocking. Raises OSError if one of the directories
+    is offline, or if the records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new(into.directory.dir)
     cdef int64_t copied
     with nogil:

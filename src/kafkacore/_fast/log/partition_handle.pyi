@@ -21,7 +21,7 @@ ORIGINS: Mapping[str, int]
 
 class AppendResult(NamedTuple):
     """The result of an append. `error` is a Kafka error code. The offsets are -1 if `error` is not 0. `record_errors`
-    has the index in the batch and the fault of each invalid record."""
+    has a pair for each invalid record: the record's index in the batch, and its fault."""
 
     error: int
     first_offset: int
@@ -50,7 +50,7 @@ class ReadBytes(NamedTuple):
     in_older_segment: bool  # whether the records are in a segment that takes no more appends
 
 class FollowerState(NamedTuple):
-    """Another replica, as its leader knows it. The offsets are -1 until the replica has fetched in this leader
+    """Another replica, as this leader knows it. The offsets are -1 until the replica has fetched in this leader
     epoch."""
 
     broker_id: int
@@ -62,8 +62,8 @@ class FollowerState(NamedTuple):
     # Whether the replica may join the ISR. It must have caught up, and its broker must be neither fenced nor in a
     # controlled shutdown, and must not have restarted since its last fetch.
     may_join: bool
-    lags: bool  # whether more than replica.lag.time.max.ms have passed since it last had all records
-    must_leave: bool  # whether it is in the ISR, lagged at the last call of `PartitionEdges.check_lag`, and still lags
+    lags: bool  # whether more than replica.lag.time.max.ms have passed since the replica last had all records
+    must_leave: bool  # whether it is in the ISR, lagged when `PartitionEdges.check_lag` last ran, and still lags
 
 class SegmentInfo(NamedTuple):
     base_offset: int
@@ -120,7 +120,7 @@ class PartitionHandle:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether this leader was elected uncleanly and has not reported its recovery to the controller yet
+        """Whether this broker was elected leader uncleanly and has not reported the recovery to the controller yet
         (KIP-704)."""
 
     @property
@@ -236,7 +236,7 @@ class PartitionHandle:
     least 0. -1 before the first fetch."""
 
     adds_replicas: bool
-    """Whether a reassignment adds replicas."""
+    """Whether a reassignment adds replicas to the partition."""
 
     def add_replicas(self, broker_ids: Sequence[int], node_id: int) -> None:
         """Sets the brokers that a reassignment adds. `node_id` is this broker, which may be one of them. Call this
@@ -250,7 +250,7 @@ class PartitionHandle:
         the load and before the partition gets a role."""
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Sets the topic id of a log that has none, by writing partition.metadata. Blocking. Raises OSError."""
+        """Sets the topic id of a log that has no topic id, and writes partition.metadata. Blocking. Raises OSError."""
 
     def truncate_to(self, offset: int) -> None:
         """Truncates the log to `offset`. Does nothing if the log already ends at or below `offset`. Blocking. Raises
@@ -303,7 +303,7 @@ class PartitionHandle:
 
     def open_ahead(self) -> None:
         """Starts to open a leader's log if the next append would have to wait for that. When a Produce waits for one
-        log, the broker starts to open the logs of its other partitions in this way."""
+        log, the broker calls this for the other partitions of the request."""
 
     def append(self, records: Buffer, acks: int = 1, wait: bool = True, origin: str = "client") -> AppendResult:
         """Appends one batch as Produce does: validates the batch and sets its offsets. Blocking: waits until the log is
@@ -311,9 +311,9 @@ class PartitionHandle:
         `ack` names that acknowledgement. `origin` is a key of ORIGINS."""
 
     def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
-        """Appends one of this node's own batches, whose offsets it sets in place. Does not wait for the disk. If the
-        log must first be opened or rolled, starts this work and returns None; then call `append`, which waits for the
-        work."""
+        """Appends one of this node's own batches, and sets the offsets of the batch in place. Does not wait for the
+        disk. If the log must first be opened or rolled, starts this work and returns None; then call `append`, which
+        waits for the work."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
         """Appends whole batches that already have their offsets, with leader epochs up to `leader_epoch`. Returns the
@@ -384,6 +384,6 @@ def become_rows(
     recovery: Buffer,
 ) -> bytearray:
     """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
-    `min_isrs` (array("i")) have an item for each handle. Its item in `rows` is the index of its row. The other
-    arguments are the columns of a chunk of metadata.partitions. Returns 1 for each partition that took its role, and 0
-    for each partition that already has newer epochs."""
+    `min_isrs` (array("i")) have an item for each handle. An item of `rows` is the index of the partition's row. The
+    other arguments are the columns of a chunk of metadata.partitions. Returns a byte for each partition: 1 if the
+    partition took its role, or 0 if it already has newer epochs."""

@@ -296,9 +296,8 @@ cdef class PartitionHandle:
 
     @property
     def recovery_point(self):
-        """The offset for recovery-point-offset-checkpoint. It is the synced offset, unless the indexes of an earlier
-        segment, or the producer snapshot after that segment, might not be on disk. Then it is the start of that
-        segment."""
+        """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the base offset of an earlier
+        segment if the indexes of that segment, or the producer snapshot after it, might not be on disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -578,7 +577,7 @@ cdef class PartitionHandle:
             partition_restore(self.partition, offset)
 
     def assign_topic_id(self, topic_id):
-        """Sets the topic id of a log that has none, by writing partition.metadata. Raises OSError."""
+        """Sets the topic id of a log that has no topic id, and writes partition.metadata. Raises OSError."""
         cdef bytes raw = bytes(topic_id)
         cdef const uint8_t *native = <const uint8_t *> <char *> raw
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
@@ -599,8 +598,8 @@ cdef class PartitionHandle:
         self.change(TRUNCATE, offset)
 
     def truncate_fully(self, int64_t offset):
-        """Removes all records and begins the log again at `offset`. Used for a full truncation, and when a metadata
-        snapshot has been fetched."""
+        """Removes all records and begins the log again at `offset`. Callers use this for a full truncation, and after
+        they have fetched a metadata snapshot."""
         self.change(TRUNCATE_FULLY, offset)
 
     def truncate_as_follower(self, int64_t offset, int32_t leader_epoch):
@@ -682,7 +681,8 @@ cdef class PartitionHandle:
             log_commit_soon(&self.partition.log, end_offset)
 
     def change(self, int what, int64_t offset, int32_t leader_epoch=-1):
-        """Makes the change `what` (TRUNCATE and so on). Tries again while another change of the log is in progress."""
+        """Makes the change that `what` names (`TRUNCATE` and so on). Tries again while another change of the log is in
+        progress."""
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:
@@ -698,7 +698,7 @@ cdef class PartitionHandle:
 
     def open_ahead(self):
         """Starts to open the log if the next append would have to wait for that. When a Produce waits for one log, the
-        broker starts to open the logs of its other partitions in this way."""
+        broker calls this for the other partitions of the request."""
         with nogil:
             partition_open_ahead(self.partition)
 
@@ -724,9 +724,9 @@ cdef class PartitionHandle:
         return append_result(error, &info, ack_of(error, &ack))
 
     def append_now(self, bytearray records, int acks=1):
-        """Appends one of this node's own batches, whose offsets it sets in place. Waits only for memory and the page
-        cache. If the log must first be opened or rolled, starts this work and returns None; then call `append`, which
-        waits for the work."""
+        """Appends one of this node's own batches, and sets the offsets of the batch in place. Waits only for memory and
+        the page cache. If the log must first be opened or rolled, starts this work and returns None; then call
+        `append`, which waits for the work."""
         cdef Py_buffer view
         cdef AppendInfo info
         cdef Acknowledgement ack
@@ -968,9 +968,9 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
                 const int32_t[::1] replicas not None, const int32_t[::1] isr not None,
                 const uint8_t[::1] recovery not None):
     """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
-    `min_isrs` have an item for each handle. Its item in `rows` is the index of its row. The other arguments are the
-    columns of a chunk of metadata.partitions, with ids of -1 in each row that has fewer than `width` replicas. Returns
-    a bytearray with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
+    `min_isrs` have an item for each handle. An item of `rows` is the index of the partition's row. The other arguments
+    are the columns of a chunk of metadata.partitions. If a row has fewer than `width` replicas, its remaining ids are
+    -1. Returns a byte for each partition: 1 if the partition took its role, or 0 if it already has newer epochs."""
     cdef tuple held = tuple(handles)  # other threads may change the list after this thread has released the GIL
     cdef Py_ssize_t i, count = len(held)
     cdef Py_ssize_t known = leader.shape[0]

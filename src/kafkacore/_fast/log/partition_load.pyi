@@ -20,8 +20,8 @@ class Damage(NamedTuple):
     offset: int
 
 class LoadProgress:
-    """The progress of any number of loads: the bytes and segments that they have checked, and the number of segments
-    that must still be checked in the log that is being recovered."""
+    """The progress of any number of loads. `bytes_done` and `segments_done` count what the loads have checked so far.
+    `segments_to_recover` counts the segments that are left to check in the log that is being recovered now."""
 
     def __init__(self) -> None: ...
     @property

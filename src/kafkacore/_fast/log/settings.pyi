@@ -1,8 +1,8 @@
 """A topic's log configuration for Python callers."""
 
 class LogSettings:
-    """A topic's configuration in the form that its logs use. Names and units are as in Kafka. -1 means "no limit" where
-    it does so in Kafka.
+    """A topic's configuration in the form that its logs use. Names and units are as in Kafka. -1 means "no limit" for
+    the settings for which it means this in Kafka.
 
     `compression_type` is a codec id, or -1 for `producer`. If `compression_level` is None, the codec's default level is
     used. Raises ValueError.

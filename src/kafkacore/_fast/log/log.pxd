@@ -112,7 +112,7 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # the offset of the next record
-    # Counts removals of files. If this count changes during a look-up, the result of the look-up may be invalid.
+    # Counts deletions, truncations, compactions and moves. If it changes during a look-up, the result may be invalid.
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
@@ -130,7 +130,7 @@ ctypedef struct Log:
     int32_t epoch_count
     int32_t epoch_capacity
     int epochs_dirty                     # EPOCHS_SAVED, EPOCHS_EMPTY or EPOCHS_BEHIND
-    Producers *producers                 # NULL until the first append
+    Producers *producers                 # NULL until a load or the first append
     Recent *recent                       # NULL until the first append
     int64_t snapshot_offset              # the offset of the newest producer snapshot
     Waiter *blocked                      # appends that wait until the state is OPEN

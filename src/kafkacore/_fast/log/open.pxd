@@ -16,6 +16,6 @@ cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 # Changes the state from OPEN to ROLLING, and submits a job that opens the last segment, which a load left closed.
 # Returns the same values as `log_start_open`.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
-# Starts one of these two changes if the next append would have to wait for this change. A request with many partitions
-# first calls this for all of them, so that their logs are opened together.
+# Starts one of these two changes if the next append would have to wait for this change. If a request with many
+# partitions must wait for one log, it calls this for the others, so that their logs are opened together.
 cdef void log_open_ahead(Log *log) noexcept nogil

@@ -153,8 +153,8 @@ cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size
 cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_t size, int32_t most_epoch,
                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 
-# Starts to open a leader's log if the next append would have to wait for that. A request with many partitions calls
-# this for all of them before it appends to the first one.
+# Starts to open a leader's log if the next append would have to wait for that. If a request with many partitions must
+# wait for one log, it calls this for the partitions that follow, so that their logs are opened together.
 cdef void partition_open_ahead(Partition *p) noexcept nogil
 
 ctypedef struct FetchView:

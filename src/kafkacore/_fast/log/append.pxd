@@ -40,12 +40,12 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
 # Appends a batch that `log_prepare` has accepted. Call this with the lock held. Returns 0, a Kafka error code, or
-# LOG_BLOCKED if the log is being opened or rolled. In the last case the log has queued the waiter `blocked`, unless it
-# is NULL. Call this again when `blocked` is woken.
+# LOG_BLOCKED if the log is being opened or rolled. In the last case the log has queued the waiter `blocked`, unless
+# `blocked` is NULL. Call this again when `blocked` is woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
-# Appends whole batches that already have their offsets and leader epochs: the batches of a follower, or of a log that
-# Raft replicates. `checked` comes from `check_batches` (validate.pxd).
+# Appends whole batches that already have their offsets and leader epochs: batches that a follower has fetched, or
+# batches of a log that Raft replicates. `checked` comes from `check_batches` (validate.pxd).
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
                             AppendInfo *info) noexcept nogil
 

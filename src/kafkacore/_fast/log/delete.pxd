@@ -10,9 +10,9 @@ from kafkacore._fast.wait.park cimport Waiter
 # Hides the records below `offset` from readers, and drops the segments that hold no other records. Returns 0 or a Kafka
 # error code.
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
-# The two steps of `log_advance_start`, for a caller that must decide and hide the records without releasing the lock in
-# between. Call `log_hide_below` with the lock held. It does not block, and changes nothing if it returns an error code.
-# Call `log_drop_hidden` without the lock.
+# The two steps of `log_advance_start`, for a caller that must check a condition and hide the records under one hold of
+# the lock. Call `log_hide_below` with the lock held. It does not block, and changes nothing if it returns an error
+# code. Call `log_drop_hidden` without the lock.
 cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil
 cdef int log_drop_hidden(Log *log) noexcept nogil
 # Deletes the segments below `high_watermark` that exceed the configured retention by time or size, and the hidden

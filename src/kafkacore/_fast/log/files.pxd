@@ -1,6 +1,7 @@
 """The small files in a log's directory, next to its segments. A writer writes a whole new file under a temporary name
-and then renames it, so that a reader finds either the old file or the new one. The functions block, so call them only
-on threads of the I/O pool (io.pxd). Unless their comment says otherwise, they return 0 or -errno.
+and then renames it, so that a reader finds either the old file or the new one. (A producer snapshot has a checksum
+instead.) The functions block, so call them only on threads of the I/O pool (io.pxd). Unless their comment says
+otherwise, they return 0 or -errno.
 """
 
 from libc.stdint cimport int64_t, uint8_t

@@ -1,8 +1,8 @@
 """A partition's log: its segments, producers, leader epochs and checkpointed offsets, on one log directory.
 
-`lock` guards every field, except those commented "atomic". Threads hold this lock for work in memory and for the pwrite
-of an append. They never hold it during a sync, a roll, an index look-up on disk or a call into Python. No thread waits
-for the lock while it holds the GIL.
+`lock` guards every field, except those commented "atomic". Threads hold this lock for work in memory and for the writes
+of an append to the .log and the indexes. They never hold it during a sync, a roll, an index look-up on disk or a call
+into Python. No thread waits for the lock while it holds the GIL.
 
 A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a job in the I/O
 pool of the log directory (io.pxd) creates the directory, partition.metadata and the first segment, syncs them, and

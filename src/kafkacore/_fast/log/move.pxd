@@ -15,9 +15,9 @@ from kafkacore._fast.wait.park cimport Waiter
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.sleeper cimport Sleeper
 
-# Copies records that `into` lacks from `source` to `into`, about `max_bytes`. Returns the number of copied bytes, or 0
-# if `into` has all records. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at
-# which `source` begins. It gets files as soon as `source` has files. `sleeper` is the caller's means of waiting
+# Copies from `source` about `max_bytes` bytes of records that `into` lacks. Returns the number of copied bytes, or 0 if
+# `into` has all records. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at which
+# `source` begins. `into` gets files as soon as `source` has files. `sleeper` is the caller's means of waiting
 # (sleeper.pxd).
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
 

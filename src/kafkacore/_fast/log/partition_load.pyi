@@ -21,7 +21,7 @@ class Damage(NamedTuple):
 
 class LoadProgress:
     """The progress of any number of loads. `bytes_done` and `segments_done` count what the loads have checked so far.
-    `segments_to_recover` counts the segments that are left to check in the log that is being recovered now."""
+    `segments_to_recover` counts the segments that are still to be recovered in the log that is being loaded now."""
 
     def __init__(self) -> None: ...
     @property

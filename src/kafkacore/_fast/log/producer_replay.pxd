@@ -55,5 +55,5 @@ cdef int drop_snapshot(const Disk *disk, const char *directory, int64_t offset) 
 cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
 
 # Rebuilds the producer state at `end_offset`, which is now the end of the log, from the remaining snapshots and the
-# batches after them. No append may run at the same time. Returns 0 or -errno.
+# batches after them. The caller prevents appends meanwhile. Returns 0 or -errno.
 cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

@@ -27,7 +27,7 @@ ctypedef struct LoadPlan:
     bint at_rest                     # even after a recovery, all files stay closed until the first append
     int64_t *progress                # atomic: the number of bytes checked so far
     int64_t *segments_done           # atomic: the number of segments checked so far
-    int64_t *segments_left           # atomic: the number of segments of this log that are not checked yet
+    int64_t *segments_left           # atomic: the number of segments of this log that are still to be recovered
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes

@@ -22,7 +22,7 @@ cdef enum:
 
 ctypedef struct QuotaSample:
     int64_t started_ms
-    int64_t last_ms           # the time of the last record, from which the age of the sample is counted
+    int64_t last_ms           # the time of the last `quota_record`; the age of the sample is counted from this time
     int64_t size_bytes
 
 ctypedef struct Quota:

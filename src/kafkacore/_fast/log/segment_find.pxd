@@ -10,7 +10,7 @@ ctypedef struct Position:
     int64_t size          # the size of that batch
 
 cdef enum:
-    SEGMENT_END = 1       # there is no such batch, because the offset is after the last batch
+    SEGMENT_END = 1       # the offset is after the last batch
 
 # Finds the batch that contains `offset`, or the first batch after it. Searches from byte `floor` up to byte `end`.
 # `floor` comes from `segment_floor` (segment_index.pxd), or is 0. Returns 0, SEGMENT_END or -errno; -EILSEQ if some

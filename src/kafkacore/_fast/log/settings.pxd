@@ -10,7 +10,7 @@ from kafkacore._fast.log.log cimport LogConfig
 cdef class LogSettings:
     """The settings of a topic's logs; immutable."""
     cdef LogConfig *config
-    # For the log cleaner, whose scheduling is written in Python.
+    # The log cleaner uses the fields below. Its scheduling is written in Python.
     cdef readonly double min_cleanable_dirty_ratio
     cdef readonly int64_t min_compaction_lag_ms
     cdef readonly int64_t max_compaction_lag_ms

@@ -35,6 +35,6 @@ cdef void traffic_produced(Traffic *traffic, int error, int64_t size_bytes, int6
                            const ValidateResult *validated) noexcept nogil
 # Call this without the lock, when a Fetch has failed with `error`.
 cdef void traffic_failed(Traffic *traffic, int error) noexcept nogil
-# Call this without the lock, when a response sends bytes of records to a client or to a follower. `to_added`: a
-# reassignment is adding that follower.
+# Call this without the lock, when a response sends bytes of records to a client or to a follower. `to_added` says that
+# a reassignment is adding this follower.
 cdef void traffic_sent(Traffic *traffic, int64_t size_bytes, bint to_follower, bint to_added) noexcept nogil

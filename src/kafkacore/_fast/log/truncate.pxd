@@ -20,8 +20,8 @@ ctypedef struct Fence:
 # Truncates the log to `offset`. A batch that contains `offset` is removed as a whole. Returns 0, LOG_BLOCKED,
 # KAFKA_STORAGE_ERROR, or the error code of `fence`. `fence` may be NULL if no other thread writes the log.
 cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
-# Removes all records and begins the log again at `offset`. A follower does this if its leader's log starts above the
-# end of its own log.
+# Removes all records and begins the log again at `offset`. A follower does this if the leader's log starts above the
+# end of the follower's log.
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
 # Ends the wait of a log that was truncated below its recovery point. If a thread has declared that it checkpoints
@@ -35,6 +35,6 @@ cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil
 # Ends a change that `log_begin_change` began. Call this without the lock. A negative `result` takes the directory
 # offline. Returns `result`, or KAFKA_STORAGE_ERROR.
 cdef int log_end_change(Log *log, int result) noexcept nogil
-# Call this with the lock held. Reduces the list of segments to its items [first, end), and adds `extra`, unless it is
-# NULL. Takes over the reference to `extra`. Returns 0 or -ENOMEM.
+# Call this with the lock held. Keeps only the items [first, end) of the list of segments, and appends `extra`, unless
+# `extra` is NULL. Takes over the reference to `extra`. Returns 0 or -ENOMEM.
 cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil

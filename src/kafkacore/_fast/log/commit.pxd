@@ -19,7 +19,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 
 # --- call these without the lock ---
 cdef void log_call_committer(Log *log) noexcept nogil
-cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil  # does what the two functions above do
+cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil  # calls `log_want_synced` and `log_call_committer`
 # Syncs the segment's files, and the producer snapshot at `next_base`. `next_base` is the base offset of the next
 # segment, or -1 if this segment is the last one. `cuts` is the value that `log.cuts` had before the caller chose the
 # segment. Can block. Returns 0 or -errno.

@@ -112,7 +112,8 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # the offset of the next record
-    # Counts deletions, truncations, compactions and moves. If it changes during a look-up, the result may be invalid.
+    # Counts deletions, truncations, compactions and moves. If this count changes during a look-up, the result of the
+    # look-up may be invalid.
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets

@@ -17,5 +17,5 @@ cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 # Returns the same values as `log_start_open`.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
 # Starts one of these two changes if the next append would have to wait for this change. If a request with many
-# partitions must wait for one log, it calls this for the others, so that their logs are opened together.
+# partitions must wait for one log, the request calls this for the other logs, so that they are opened together.
 cdef void log_open_ahead(Log *log) noexcept nogil

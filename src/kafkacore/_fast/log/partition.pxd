@@ -154,7 +154,7 @@ cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_
                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 
 # Starts to open a leader's log if the next append would have to wait for that. If a request with many partitions must
-# wait for one log, it calls this for the partitions that follow, so that their logs are opened together.
+# wait for one log, the request calls this for its other partitions, so that their logs are opened together.
 cdef void partition_open_ahead(Partition *p) noexcept nogil
 
 ctypedef struct FetchView:

@@ -701,8 +701,8 @@ cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_wat
         offset = p.high_watermark if offset == -1 else FOREVER
     if error == 0 and offset > p.high_watermark:
         error = OFFSET_OUT_OF_RANGE
-    # One hold of the lock covers the check and the deletion. If the lock were free in between, an unclean election
-    # could replace the records below this offset by those of another leader.
+    # One hold of the lock covers the check and the deletion. If the lock were free in between, this broker could begin
+    # to follow another leader, which may have other records below this offset after an unclean election.
     if error == 0:
         error = log_hide_below(&p.log, offset)
     if error == 0:

@@ -188,7 +188,7 @@ cdef class PartitionWatch:
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
             # Releasing the `Watch` may release the last reference to a partition. Then this thread closes the
-            # partition's files, which takes the lock of their disk. So it does not hold the GIL meanwhile.
+            # partition's files and takes the lock of their disk. So this thread first releases the GIL.
             with nogil:
                 park_release(&watch.parked)
         for token in found:

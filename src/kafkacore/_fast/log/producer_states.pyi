@@ -17,6 +17,5 @@ def producer_states(handle: PartitionHandle) -> list[ProducerState]:
     """Returns the states of a partition's producers, in no particular order. Raises MemoryError."""
 
 def producer_counts(handle: PartitionHandle) -> tuple[int, int]:
-    """Returns the number of producers that the partition knows, and a time in ms. The time belongs to the producer
-    whose transaction has been open longest: it is the time of this producer's last batch. It is -1 if no transaction is
-    open."""
+    """Returns the number of producers that the partition knows, and a time in ms. At this time, the producer whose
+    transaction has been open longest wrote its last batch. The time is -1 if no transaction is open."""

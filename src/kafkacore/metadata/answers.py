@@ -22,7 +22,8 @@ from kafkacore.metadata.registrations import BrokerRegistration
 
 MAX_TOPICS: Final = 100_000  # when the cache has this many topics, it is emptied
 MAX_WHOLE_BYTES: Final = 64 << 20  # maximum total size in bytes of the cached responses that list all topics
-# a response in this version omits offline replicas, but no column says which replicas are offline
+# A response in this version omits offline replicas. No column says which replicas are offline, so this module cannot
+# encode this version.
 VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0
 
 Brokers = object  # a mapping in an image, compared by identity

@@ -72,8 +72,8 @@ class ListColumn:
 
 
 class DirectoryColumn:
-    """A list of log directory ids in each row, similar to ListColumn. `values[i, j]` has 16 bytes, which are zeros
-    after the last directory.
+    """A list of log directory ids in each row, similar to ListColumn. `values[i, j]` is an id of 16 bytes. The places
+    after the last directory of a row contain zeros.
     """
 
     __slots__ = ("counts", "values")
@@ -126,8 +126,8 @@ class ChangeColumns:
         )
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """Encodes each row as a record that follows `prefix`. Also returns the end of each record. The result is
-        cached, so runs that share these columns share one native call.
+        """Encodes each row as a record, and puts `prefix` before each record. Also returns the position at which each
+        record ends. The result is cached, so runs that share these columns share one native call.
         """
         if self._encoded is None or self._encoded[0] != version:
             columns: dict[str, Any] = {
@@ -265,8 +265,8 @@ def _numbers(indexes: Indexes) -> npt.NDArray[np.int64]:
 
 
 def _fill(target: npt.NDArray[Any], indexes: Indexes, values: npt.NDArray[Any], nothing: int) -> None:
-    """Overwrites rows of a column that has several values in each row. The new values can be narrower or wider than the
-    column. If they are wider, the surplus places must be empty.
+    """Overwrites rows of a column that has several values in each row. The rows of `values` can be narrower or wider
+    than the rows of the column. If they are wider, their surplus places must be empty.
     """
     width = min(target.shape[1], values.shape[1])
     target[indexes, width:] = nothing

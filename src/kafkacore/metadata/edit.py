@@ -44,7 +44,7 @@ class Edit:
     def _load(self, base: MetadataImage) -> None:
         self.base = base
         self.delta = MetadataDelta()
-        # The brokers are copied at the first change. So two images with the same `brokers` object have equal brokers.
+        # A change copies the map of brokers. So two images with the same `brokers` object have equal brokers.
         self.features = base.features
         self.brokers = base.brokers
         self.controllers = base.controllers
@@ -68,8 +68,8 @@ class Edit:
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
         self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # changed settings, copied by this edit
-        # Rows at the end that are assigned but not filled yet: the columns with their content, the first of these rows,
-        # and their topics.
+        # The last partition rows can be assigned but not filled yet. The next fields say how to fill these rows: the
+        # columns with the content, the first row to take from the columns, and the topic row for each new row.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
         self._unfilled_topics = array("i")
@@ -240,7 +240,7 @@ class Edit:
             self.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
 
     def _own_rows_of(self, topic_row: int, topic: Topic) -> array[int]:
-        """Returns a list of the topic's partition rows that this edit may change. The first call copies the list."""
+        """Returns the topic's list of partition rows. This edit may change it, because the first call copies the list."""
         rows = topic.partition_rows
         if topic.topic_id not in self._own_rows:
             self._own_rows.add(topic.topic_id)
@@ -464,7 +464,7 @@ class Edit:
 
     def set_feature(self, record: Any, offset: int) -> None:
         """Stores any feature level without a check. A later record may replace an unsupported level by a supported one,
-        so only the final level is checked, by the active controller.
+        so the active controller checks only the final level.
         """
         if record.name == KRAFT_VERSION:
             # kraft.version is in a control record. Apache Kafka 3.9 also wrote a FeatureLevelRecord, which must be

@@ -83,7 +83,7 @@ class MetadataImage(NamedTuple):
     topic_ids: Sequence[bytearray] = ()  # one bytearray for each chunk, with 16 bytes for each row
     topics_by_name: ShardedMap[str, int] = ShardedMap()
     topics_by_id: ShardedMap[Uuid, int] = ShardedMap()
-    # topic names that would have the same metric name (KAFKA-2337)
+    # metric name: the names of the topics that have this metric name (KAFKA-2337). Only names with `.` or `_` are here.
     lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()
     topic_rows: int = 0
     free_topics: FreeRow | None = None
@@ -93,14 +93,15 @@ class MetadataImage(NamedTuple):
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
     next_producer_id: Any = None  # the last ProducerIdsRecord
-    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are only written to snapshots, by key
+    # records that are stored unchanged, so that snapshots can repeat them; each key begins with the record's type
+    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()
     transaction: Transaction | None = None
 
     # --- features ---
 
     @property
     def metadata_version(self) -> MetadataVersion:
-        """The level of metadata.version. Raises MetadataError if the bootstrap records are not replayed yet."""
+        """The level of metadata.version. Raises MetadataError before the bootstrap records are replayed."""
         level = self.features.get(METADATA_VERSION)
         if level is None:
             raise MetadataError("the cluster has no metadata.version yet")

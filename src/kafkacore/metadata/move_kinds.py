@@ -1,9 +1,9 @@
 """Decides reassignments of many partitions with numpy. Reassignments with the same pattern share one decision.
 `row_kinds` explains patterns.
 
-Here the pattern also contains which of the wanted brokers (the future replicas) already have a replica, and where these
-replicas are in the replica list. A wanted broker without a replica cannot lead yet. So all such brokers are treated
-alike, apart from their log directories.
+Here the pattern also says which of the wanted brokers (the brokers that will have the replicas) already have a replica,
+and where these replicas are in the replica list. A wanted broker without a replica cannot lead yet. So all wanted
+brokers without a replica are treated alike, apart from their log directories.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from kafkacore.metadata.row_kinds import (
 from kafkacore.protocol.uuid import Uuid
 
 _PLACE_BITS: Final = 4
-_NEW, _NOTHING = 0, 15  # codes of a wanted broker: new, or none; the codes 1 to 14 are its place in the replica list
+# A code describes one wanted broker of a row. The codes 1 to 14 are the broker's place in the replica list. _NEW means
+# that the broker has no replica yet. _NOTHING fills up the codes of a row with fewer wanted brokers than other rows.
+_NEW, _NOTHING = 0, 15
 Wanted = Sequence[tuple[int, ...]]
 
 
@@ -53,9 +55,9 @@ def decide_moves(
     decide: Callable[[int], Any | None],
     default_directory: Callable[[int], Uuid],
 ) -> Moved:
-    """Decides reassignments. `wanted[i]` are the brokers that row `rows[i]` will have, without duplicates. `rows` must
-    be distinct and ascending. `decide` returns the record for an index of `rows`. It returns None if nothing changes,
-    or if the row must be decided by itself.
+    """Decides reassignments. `wanted[i]` are the brokers that will have the replicas of row `rows[i]`, without
+    duplicates. `rows` must be distinct and ascending. `decide` returns the record for an index of `rows`. It returns
+    None if nothing changes, or if the row must be decided separately.
     """
     made = Gathered(image, np.array(rows, np.int64))
     target = _padded(wanted)
@@ -85,9 +87,9 @@ def decide_moves(
 
 
 def _depends_on_ids(record: Any) -> bool:
-    """Returns whether the new leader is one of several replicas that will be removed. Their order in the replica list,
-    which decides who leads, is the order of their ids. So other partitions with the same pattern can get another
-    leader."""
+    """Returns whether the new leader is one of several replicas that will be removed. The order of these replicas in
+    the replica list decides which of them leads, and they are sorted by id. So another partition with the same pattern
+    can have its leader at another place."""
     removing = record.removing_replicas or ()
     return len(removing) > 1 and record.leader in removing
 
@@ -138,7 +140,7 @@ def _locate(
     default_directory: Callable[[int], Uuid],
 ) -> None:
     """Sets the directories. A replica keeps its directory, and a new replica gets the default directory of its broker.
-    If the directories of a row do not change, its record contains none."""
+    If the directories of a row do not change, the row's record contains no directories."""
     replicas, counts = columns.replicas.values, columns.replicas.counts
     if counts.max() <= NULL:
         return

@@ -1,5 +1,5 @@
-"""Runs: objects that represent the records of many partitions in columns. The controller makes them, and one native
-call encodes, decodes or replays many records.
+"""Runs: each run is an object that represents the records of many partitions. With runs, one call encodes, decodes or
+replays many records.
 
 A PartitionRun represents consecutive PartitionRecords of one topic. The runs of one request, or of one batch, share
 their columns. A ChangeRun represents PartitionChangeRecords that make the same change in partitions of one topic. Such
@@ -36,7 +36,9 @@ _RARE: Final = {
 
 
 _LISTS: Final = ("replicas", "isr", "directories", *_RARE)
-MAX_WIDTH: Final = 64  # the maximum number of replicas in a row; a batch with more replicas is read record by record
+# A row of the columns has room for at most this many replicas. If a record of a batch has more replicas, the batch is
+# read record by record.
+MAX_WIDTH: Final = 64
 
 
 class PartitionRecords(PartitionColumns):
@@ -56,7 +58,9 @@ class PartitionRecords(PartitionColumns):
         self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
-        """Fills the next `count` of the rows that `number` has appended."""
+        """Fills the other columns of `count` rows: the first rows that `number` has appended and no call of `place` has
+        filled yet.
+        """
         self.widen(len(replicas))
         room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count
@@ -86,7 +90,7 @@ class PartitionRecords(PartitionColumns):
         for at, record in enumerate(records, first):
             self.replicas.extend([*record.replicas, *[-1] * (width - len(record.replicas))])
             self.isr.extend([*record.isr, *[-1] * (width - len(record.isr))])
-            # A missing directory is MIGRATING_DIRECTORY, all zeros.
+            # A missing directory is stored as MIGRATING_DIRECTORY, which is 16 zero bytes.
             self.directories += b"".join(record.directories).ljust(16 * width, b"\0")
             if (
                 record.removing_replicas
@@ -155,7 +159,9 @@ class PartitionRecords(PartitionColumns):
                     self.rare[index] = self.rare.get(index, NOTHING_RARE)._replace(**{field: ids})
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """Encodes each row as a record that follows `prefix`. Also returns the end of each record."""
+        """Encodes each row as a record, and puts `prefix` before each record. Also returns the position at which each
+        record ends.
+        """
         count, width = len(self), self.width
         missing = self.replicas.count(-1)
         used = array("i", [width]) * count
@@ -179,11 +185,11 @@ class PartitionRecords(PartitionColumns):
         return _codec(version).encode(columns, prefix=prefix)
 
     def _rare_column(self, field: str) -> tuple[memoryview, array[int]]:
-        """Returns one of the rarely used fields as a column. An empty value counts as null, as in a record."""
+        """Returns one of the fields of Rare as a column. An empty list becomes null, as in a record."""
         told = {index: getattr(rare, field) for index, rare in self.rare.items()}
         width = max(1, *map(len, told.values()))
         values = array("i", [-1]) * (width * len(self))
-        # In `columns`, `removing` and `adding` are arrays that are never null.
+        # The lists of `removing` and `adding` are never null, so an empty list stays empty there.
         counts = array("i", [0 if field in ("removing", "adding") else -1]) * len(self)
         for index, ids in told.items():
             if ids:
@@ -214,8 +220,8 @@ class PartitionRun:
 
 
 class ChangeRun:
-    """Represents one PartitionChangeRecord for each of `partitions`, in order. All of them make the change in `record`,
-    whose own partition is ignored.
+    """Represents one PartitionChangeRecord for each of `partitions`, in order. All these records make the same change
+    as `record`. The partition number in `record` itself is ignored.
     """
 
     NAME, API_KEY = "PartitionChangeRecord", 5
@@ -232,7 +238,9 @@ class ChangeRun:
         return f"{self.record!r}, of partitions {', '.join(map(str, self.partitions))}"
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """Encodes each of the represented records after `prefix`. Also returns the end of each record."""
+        """Encodes the represented records, and puts `prefix` before each record. Also returns the position at which
+        each record ends.
+        """
         common = self.record.encode(version)[self.PARTITION_BYTES :]
         size = len(prefix) + self.PARTITION_BYTES + len(common)
         numbers = struct.pack(f">{self.count}i", *self.partitions)

@@ -74,7 +74,9 @@ def _blank(width: int, count: int) -> array[int]:
 
 
 class PartitionColumns:
-    """Columns of partitions. `width` is the highest number of replicas in any row. Shorter rows are filled with -1."""
+    """Columns of partitions. Each row has room for `width` replicas. Shorter replica lists and ISRs are filled up with
+    -1.
+    """
 
     __slots__ = (
         "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",
@@ -111,7 +113,7 @@ class PartitionColumns:
         )  # fmt: skip
 
     def take(self, source: PartitionColumns, first: int, count: int) -> None:
-        """Appends `count` rows of another PartitionColumns, starting with its row `first`."""
+        """Appends `count` rows of `source`, starting with row `first` of `source`."""
         end, at = first + count, len(self)
         self.widen(source.width)
         self.partition += source.partition[first:end]
@@ -208,8 +210,8 @@ class PartitionChunk(PartitionColumns):
         self._put_rare(index, Rare(row.removing, row.adding, row.elr, row.last_known_elr))
 
     def replace(self, index: int, count: int, topic_row: int, source: PartitionColumns, first: int) -> None:
-        """Overwrites the `count` rows from `index` on with the rows of another PartitionColumns, starting with its row
-        `first`.
+        """Overwrites `count` rows, starting with row `index`. The new contents are the rows of `source`, starting with
+        row `first` of `source`.
         """
         self.widen(source.width)
         end, last, wide, narrow = index + count, first + count, self.width, source.width
@@ -272,8 +274,9 @@ class PartitionChunk(PartitionColumns):
             self._put_rare(each, after)
 
     def move(self, index: int, told: Sequence[int] | None, directories: Sequence[Uuid] | None) -> None:
-        """Sets the row's replicas, or the directories of its replicas. A replica without a directory gets
-        MIGRATING_DIRECTORY."""
+        """Sets the row's replicas, the directories of the replicas, or both. If `directories` is None, each replica
+        keeps its directory, and a new replica gets MIGRATING_DIRECTORY.
+        """
         row = self.get(index)
         replicas = row.replicas if told is None else tuple(told)
         known = dict(zip(row.replicas, row.directories, strict=True))
@@ -289,7 +292,7 @@ class PartitionChunk(PartitionColumns):
         self.rare.pop(index, None)
 
     def extend(self, topics: array[int], source: PartitionColumns, first: int) -> None:
-        """Appends the rows of new partitions. Every added partition goes through this method."""
+        """Appends the rows of new partitions. A new partition that gets a freed row is stored by `put` instead."""
         self.topic += topics
         self.take(source, first, len(topics))
 
@@ -343,8 +346,8 @@ Chunks = Sequence[PartitionChunk]
 
 
 def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
-    """Groups consecutive, equal rows. Yields for each group its chunk, the index of its first row in the chunk, and its
-    number of rows. Skips rows below 0.
+    """Groups consecutive rows that are equal. For each group, yields the chunk, the index of the group's first row in
+    the chunk, and the number of rows. Skips rows below 0.
     """
     left = sorted(rows)
     begin = at = bisect_left(left, 0)
@@ -354,8 +357,9 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
         most = min(len(left) - at, CHUNK_ROWS - index)
         while left[at + most - 1] != row + most - 1:
             most = (most + 1) // 2
-        # In a cluster with one broker all rows are equal; otherwise only a few are. So each comparison is limited to a
-        # length in proportion to the equal rows found so far.
+        # In a cluster with one broker all rows are equal, so the first comparison covers as many rows as possible. In
+        # other clusters only a few neighbouring rows are equal. So each later comparison covers at most twice as many
+        # rows as are known to be equal.
         count = most if at == begin and chunk.alike(index, most) else 1
         while count < most and chunk.alike(index, min(2 * count, most)):
             count = min(2 * count, most)

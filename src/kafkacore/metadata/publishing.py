@@ -65,7 +65,8 @@ class MetadataPublisher:
 
     def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         """Publishes the next image of a controller in this process, so that the broker need not replay the records
-        again. An image never changes, so both can share it. `delta` is None if everything may have changed.
+        again. An image never changes, so the controller and the broker can share it. `delta` is None if everything may
+        have changed.
         """
         self._advance(head, delta)
 

@@ -1,5 +1,5 @@
-"""Encodes and decodes metadata records in record batches. The value of a record has the frame version, the type and the
-version, each as an unsigned varint, and then the record.
+"""Encodes and decodes metadata records in record batches. The value of a record begins with a frame of three unsigned
+varints: the frame version, the record's type and the record's version. The body of the record follows.
 
 A record is written in the version that the finalized metadata.version prescribes (KIP-631, KIP-778). So every node that
 is allowed in the cluster can read the record.
@@ -32,7 +32,7 @@ _MAX_VERSION: Final = 0x7FFF
 _FRAME_BYTES: Final = 3  # the size of a frame whose three numbers are below 128, as in all frames so far
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 _CHANGE: Final = bytes((FRAME_VERSION, ChangeRun.API_KEY))
-COLUMN_RUN_ROWS: Final = 1024  # for fewer changes in a batch, reading them one by one costs less than importing numpy
+COLUMN_RUN_ROWS: Final = 1024  # reading fewer changes than this one by one costs less than importing numpy
 COLUMN_RUN_SAMPLES: Final = 16
 
 # Every record type of 4.3, keyed by the number in the frame.
@@ -99,15 +99,13 @@ class RecordWriter:
         self._frames: dict[type[Message], tuple[int, bytes]] = {}
 
     def encode(self, record: Message) -> bytes:
-        """Encodes a record as its value in a batch. Raises ProtocolError if the record sets a field that the version
-        lacks."""
+        """Returns the value of a record in a batch. Raises ProtocolError if the record sets a field that the record's
+        version lacks."""
         frame = self._frames.get(type(record)) or self._frame(record)
         return record.encode(*frame)
 
     def encode_all(self, records: Records) -> list[Value]:
-        """Encodes the values of a batch. If several runs use the same columns, one native call encodes
-        these columns.
-        """
+        """Returns the values of a batch. If several runs use the same columns, one native call encodes the columns."""
         return finish_now(self.encoding(records))
 
     def encoding(self, records: Records) -> Work[list[Value]]:
@@ -143,7 +141,7 @@ class RecordWriter:
 
 
 def _header(api_key: int, version: int) -> bytes:
-    # All three numbers are below 128, and such a number is one byte as an unsigned varint.
+    # Each of the three numbers is below 128, so its unsigned varint is a single byte.
     return bytes((FRAME_VERSION, api_key, version))
 
 
@@ -170,9 +168,9 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
 
 
 def decode_batch(batch: Batch) -> list[Record]:
-    """Returns the records of a batch. Returns partition records as runs. A run represents several records. Raises
-    CorruptBatchError and InvalidRecordError. Also raises MetadataError, whose message contains the record and the
-    batch's offset.
+    """Returns the records of a batch. Most partition records are returned as runs. A run represents several records.
+    Raises CorruptBatchError and InvalidRecordError. Also raises MetadataError, with a message that contains the batch's
+    offset and the cause.
     """
     try:
         return _records_of(batch)
@@ -247,8 +245,8 @@ def _changes(version: int, data: bytes, starts: array[int], ends: array[int]) ->
 
 
 def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
-    """Estimates from a few pairs of neighbouring records whether most neighbours differ. Then runs of equal changes
-    would be too short to be useful.
+    """Estimates from a few pairs of neighbouring records whether most neighbours differ. If they do, runs of equal
+    changes would be too short to be useful.
     """
     behind = _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     step = len(starts) // COLUMN_RUN_SAMPLES

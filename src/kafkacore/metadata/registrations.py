@@ -50,8 +50,9 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def default_directory(self) -> Uuid:
-        """The directory that the controller assigns to a new replica on this broker. UNASSIGNED if the broker has
-        several directories, because then the broker chooses. MIGRATING if the broker has registered none (KIP-858)."""
+        """The directory that the controller assigns to a new replica on this broker. UNASSIGNED_DIRECTORY if the broker
+        has several directories, because then the broker chooses. MIGRATING_DIRECTORY if the broker has registered no
+        directories (KIP-858)."""
         if not self.directories:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY

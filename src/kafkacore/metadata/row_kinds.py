@@ -1,12 +1,13 @@
 """Decides changes of many partitions with numpy. Partitions with the same pattern share one decision, and the changes
 are made in columns.
 
-The pattern of a partition is everything that a decision needs, expressed in places of the replica list instead of
-broker ids: the places in the ISR, in order, the places that can lead, the places that have left, and the leader's
-place. If three of nine brokers are lost, 100,000 evenly distributed partitions have about fifty patterns. `decide`
-makes the record for one partition of each pattern. This module replaces the broker ids in that record by places in the
-replica list. For each other partition with the pattern, it replaces the places by that partition's broker ids.
-Partitions that must be decided one by one, for example because they have too many replicas, are called odd.
+The pattern of a partition is everything that a decision needs. Instead of broker ids, it contains places in the replica
+list. It says, for example, which places are in the ISR, in which order, which places can lead, which brokers have left,
+and which place is the leader's. If three of nine brokers are lost, 100,000 evenly distributed partitions have about
+fifty patterns. `decide` makes the record for one partition of each pattern. This module replaces the broker ids in that
+record by places in the replica list. For each other partition with the pattern, this module replaces the places by that
+partition's broker ids. Partitions that must be decided one by one, for example because they have too many replicas, are
+called odd.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Bits = npt.NDArray[np.uint8]
 ByTopic = npt.NDArray[Any] | int | bool  # one value for each topic row, or a single value for all topics
 MAX_REPLICAS: Final = 7  # a place in the replica list must fit into three bits, and a pattern into 64 bits
 _PLACE_BITS: Final = 3
-_DIRECT_IDS: Final = 1 << 16  # brokers with smaller ids are looked up in a table
+_DIRECT_IDS: Final = 1 << 16  # if all broker ids are smaller, a table replaces the binary search
 _BUCKET_BITS: Final = 16
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -61,9 +62,9 @@ def decide_by_kind(
     decide: Callable[[Partition], Any | None],
 ) -> Decided:
     """Decides changes of the partitions in `rows`. The brokers in `leaders` can lead if the directory of their replica
-    works. The brokers in `gone` leave every ISR. `least_isr` contains min.insync.replicas of each topic, and `unclean`
-    whether each topic allows unclean elections. `decide` returns a PartitionChangeRecord or None, and must depend only
-    on the pattern of a partition. `rows` must be distinct and ascending.
+    works. The brokers in `gone` leave every ISR. `least_isr` contains min.insync.replicas of each topic. `unclean` says
+    for each topic whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None, and must
+    depend only on the pattern of a partition. `rows` must be distinct and ascending.
     """
     made = Gathered(image, np.asarray(rows, np.int64))
     least = least_isr_of(image, made, least_isr)
@@ -127,7 +128,7 @@ class Gathered:
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # The number -1 means no broker, but is also found in replica lists that -1 fills up.
+        # In `brokers`, -1 means no broker. But -1 also fills up short replica lists, so the loop finds it there.
         found[brokers < 0] = 0
         return found
 
@@ -185,8 +186,9 @@ def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
 
 
 def least_isr_of(image: MetadataImage, made: Gathered, wanted: ByTopic) -> Ints:
-    """Returns min.insync.replicas, limited to the number of replicas of the topic's first partition (KIP-966). Without
-    ELR, the limit has no effect."""
+    """Returns min.insync.replicas for each row, limited to the number of replicas of the topic's first partition
+    (KIP-966). Returns zeros without ELR, because no decision then needs the values.
+    """
     if not image.elr_enabled:
         return np.zeros(len(made.rows), np.int32)
     least = _taken(wanted, made.topic).astype(np.int32)
@@ -226,8 +228,8 @@ def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> N
 def _may_lead(
     brokers: Ints, directories: npt.NDArray[np.uint64], leaders: Mapping[int, BrokerRegistration]
 ) -> npt.NDArray[np.bool_]:
-    """Returns for many replicas at once whether the replica can lead. Its broker must be in `leaders`, and its
-    directory must be online, as BrokerRegistration.has_online_directory decides for one replica.
+    """Returns for each of many replicas whether the replica can lead: the broker must be in `leaders`, and the
+    directory must be online. BrokerRegistration.has_online_directory checks the same for the directory of one replica.
     """
     ids = sorted(leaders)
     found = _index_of(brokers, ids)
@@ -292,9 +294,8 @@ def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> 
 
 
 class Plan:
-    """Stores the record of each kind, with each broker id replaced by its place in a list of brokers. The list begins
-    with the replicas. If `lists` has more fields than the default, other brokers follow the replicas. The place `width`
-    means no broker.
+    """Stores the record of each kind, with each broker id replaced by a place in a list of brokers. The list begins
+    with the replicas. In a reassignment, the wanted brokers follow. The place `width` means no broker.
     """
 
     def __init__(self, kinds: int, width: int, lists: Iterable[str] = ("isr", "elr", "last_known_elr")) -> None:

@@ -240,7 +240,7 @@ class Edit:
             self.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
 
     def _own_rows_of(self, topic_row: int, topic: Topic) -> array[int]:
-        """Returns the topic's list of partition rows. This edit may change it, because the first call copies the list."""
+        """Returns the topic's list of partition rows. The first call copies the list, so this edit may change it."""
         rows = topic.partition_rows
         if topic.topic_id not in self._own_rows:
             self._own_rows.add(topic.topic_id)

@@ -1,4 +1,4 @@
-"""Stores an offset (the mark) on disk. Below the mark, all records of the metadata log were committed and synced. The
+"""Stores an offset (the mark) on disk. All records of the metadata log below the mark are committed and synced. The
 node reads the mark at its next start.
 
 Without the mark, damage to committed records could not be distinguished from an incomplete batch that a crash leaves at

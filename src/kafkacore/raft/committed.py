@@ -10,7 +10,8 @@ from kafkacore.protocol.messages import Message
 
 
 class CommittedBatch(NamedTuple):
-    """A batch of committed records. `records` are the metadata records; a batch of control records has none."""
+    """A batch of committed records. `records` contains the metadata records. It is empty for a batch of control
+    records."""
 
     base_offset: int
     last_offset: int

@@ -95,8 +95,8 @@ def control_message(record: Record) -> Message | None:
 
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
-    """Adds the voters and the kraft.version that these batches contain to the history. For batches of a snapshot, `at`
-    is the offset under which the history stores them all.
+    """Adds to the history the voters and the kraft.version that these batches contain. For batches of a snapshot, `at`
+    is the offset under which the history stores all of them.
     """
     for offset, record in control_records(data):
         where = offset if at is None else at

@@ -260,8 +260,8 @@ class Raft:
         return self.replica.term.take_state(self.replica.voters)
 
     def take_sync(self) -> Sync | None:
-        """Returns the next sync to perform, or None if all of the log is durable. Pass it to `durable` when
-        it is done.
+        """Returns the next sync to perform, or None if all of the log is durable. When the sync is done, pass it to
+        `durable`.
         """
         return None if self.replica.effects.is_changing else self.replica.syncs.take()
 

@@ -1,5 +1,5 @@
-"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply committed
-records.
+"""Runs a Raft core on an asyncio loop: serves the core's timers, disk and connections, and the listeners that apply
+committed records.
 
 All appends in one iteration of the event loop share one sync. The loop also answers brokers' heartbeats, so it must
 never wait for the disk. When a sync is done, a file descriptor wakes the loop.
@@ -54,9 +54,10 @@ class SyncedLog(RaftLog, Protocol):
 
 
 class RaftDriver:
-    """Must be used only on the loop on which it is started. `persist` writes a quorum state with its version. It
-    blocks, so the driver calls it on another thread. `decode` returns the records of a batch. `now_ms` is a monotonic
-    clock, and `wall_ms` is the time of day. The driver calls `on_fault` with an error that is fatal for this node."""
+    """Must be used only on the loop on which it is started. `persist` writes a quorum state in the given version of the
+    file's format. It blocks, so the driver calls it on another thread. `decode` returns the records of a batch.
+    `now_ms` is a monotonic clock, and `wall_ms` is the time of day. The driver calls `on_fault` with an error that is
+    fatal for this node."""
 
     def __init__(
         self,
@@ -257,8 +258,8 @@ class RaftDriver:
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
-        """Runs a change of the log or of its snapshots on a thread that can block. No other change runs at the same
-        time."""
+        """Runs a change of the log or of its snapshots on a thread that can block. If another change is running, first
+        waits for its end."""
         async with self._changing:
             return await self._blocking(change)
 
@@ -386,7 +387,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # A sync that a truncation has made useless is replaced too.
+        self._syncing = sync  # This can replace a sync that a truncation has made useless.
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)

@@ -114,7 +114,7 @@ class Work(NamedTuple):
 class Effects:
     """The disk work that the rules have requested and that is not done yet. While a change of the log is in progress,
     the replica must not read the log. A follower that waits for a new segment does not read the log either, and handles
-    no message before its records are in the log.
+    no message until it has appended the records that need the segment.
     """
 
     def __init__(self) -> None:

@@ -308,7 +308,8 @@ class Elections:
 
     def heard_of_voter(self, role: Leader, key: ReplicaKey) -> None:
         """Notes that a voter has fetched from this leader. The leader resigns if no majority of the voters fetches
-        (check quorum, KIP-595). Ignores a replica that only has the id of a voter, such as one with a new disk."""
+        (check quorum, KIP-595). Ignores a replica that has a voter's id but another directory id, for example because
+        the replica has a new disk."""
         voter = role.voters.get(key.replica_id)
         if voter is None or key.replica_id == self._replica.me.replica_id or not voter.key.matches(key):
             return

@@ -66,9 +66,10 @@ class FileLog(LogEpochs):
         segment_ms: int = 604_800_000,
         files: Files = OS_FILES,
     ) -> None:
-        """Loads the log. Blocks. Checks and syncs the whole log, even after a clean shutdown, as Kafka does, because
-        the leader counts each record of this log as durable. Raises MalformedFileError if the log has lost committed
-        records. Also raises it if the log has the greatest possible epoch, because no leader could get a higher one."""
+        """Loads the log. Blocks. Checks and syncs the whole log, because the leader counts each record of this log as
+        durable. As in Kafka, this also happens after a clean shutdown. Raises MalformedFileError if the log has lost
+        committed records. Also raises it if the log has the greatest possible epoch, because no leader could get a
+        higher one."""
         super().__init__()
         self._directory = directory
         path = metadata_directory(directory.path)
@@ -171,7 +172,8 @@ class FileLog(LogEpochs):
         return True
 
     def begin_segment(self) -> None:
-        # This call appends no bytes. It returns when the log accepts appends again. The next append reports an error.
+        # This call appends no bytes. It returns when the log accepts appends again. If the call fails, the next append
+        # reports the error.
         self._handle.append_replicated(b"", ANY_EPOCH)
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:

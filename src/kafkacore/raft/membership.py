@@ -415,8 +415,8 @@ class Membership:
             )  # fmt: skip
 
     def on_update_voter_response(self, sent: InFlight, response: Any) -> None:
-        """Learns the leader from the response. Logs a refusal; the next attempt follows at its usual time.
-        This replica reads the new voter set only from the log. Raises ImpossibleAnswerError.
+        """Learns the leader from the response. This replica learns the new voter set only from the log. If the leader
+        refuses the request, the next attempt follows at its usual time. Raises ImpossibleAnswerError.
         """
         del sent
         role = self._replica.role

@@ -433,8 +433,8 @@ class Replication:
         self._extend_fetch_timeout()
 
     def _extend_fetch_timeout(self) -> None:
-        """Extends the fetch timeout by the time in which this replica itself was unable to receive. The leader may have
-        sent something during that time.
+        """Starts the fetch timeout again, because this replica itself was unable to receive for a while. The leader may
+        have sent something during that time.
         """
         if isinstance(self._replica.role, Follower):
             self._replica.role.fetch_deadline_ms = self._replica.fetch_deadline()

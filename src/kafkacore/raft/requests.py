@@ -1,5 +1,5 @@
-"""The requests that wait for a response, at most one for each node, with their deadlines. After a failed request, also
-stores when this replica may send to that node again.
+"""Keeps the requests that wait for a response, with a deadline for each. At most one request waits for each node. After
+a failed request, also keeps the time at which this replica may send to that node again.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Requests:
         return self._quiet_until.get(node_id, 0) > now_ms
 
     def end_back_offs(self, now_ms: int) -> None:
-        """Forgets the back-offs that are over. The caller then sends to the nodes that were left alone."""
+        """Forgets the back-offs that are over. The caller then sends requests to these nodes again."""
         self._quiet_until = {node_id: until for node_id, until in self._quiet_until.items() if until > now_ms}
 
     def next_ms(self) -> int | None:
         """Returns the time of the next event: a request times out, or a failed node can get requests again. Returns
-        None if there is no next event. An event that is over stays the next one until `take_expired` or
+        None if there is no next event. Once its time has come, an event stays the next event until `take_expired` or
         `end_back_offs` has handled it.
         """
         times = [sent.deadline_ms for sent in self._in_flight.values()]

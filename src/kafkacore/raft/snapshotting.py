@@ -85,7 +85,7 @@ class Snapshotter:
         """Does nothing, because leaders and followers make snapshots alike."""
 
     async def close(self) -> None:
-        """Stops writing an unfinished snapshot. The node removes its file at the next start."""
+        """Stops writing an unfinished snapshot. At its next start, the node removes the unfinished file."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -116,8 +116,8 @@ class Snapshotter:
             )
 
     def clean(self) -> None:
-        """Deletes the oldest snapshot, and the records below the next one. Repeats this while the retention settings
-        require it. Blocks.
+        """While the retention settings require it, deletes the oldest snapshot and the records below the next snapshot.
+        Blocks.
         """
         while True:
             ids = self._log.snapshots()

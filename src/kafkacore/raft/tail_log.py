@@ -8,9 +8,9 @@ from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 
 
 class TailLog(MemoryLog):
-    """A log for a replica from which no other replica fetches. The log is empty whenever the process starts. The log
-    itself must be the last listener of its replica, because it removes the records that all other listeners have
-    applied."""
+    """A log for a replica from which no other replica fetches. The log is empty whenever the process starts. The log is
+    also a listener of its replica. It must be the last listener, because it removes the records that all other
+    listeners have applied."""
 
     def begin_sync(self) -> None:
         """Does nothing, because no record has to survive the process."""

@@ -12,7 +12,7 @@ from kafkacore.storage.quorum_state import QuorumState
 class Term:
     """The epoch, the vote and the leader. This replica sends nothing in an epoch before the epoch and the vote are on
     disk, because a replica that forgot its vote could vote twice. `required` is the version of this state that must be
-    on disk.
+    on disk before this replica may send a message.
     """
 
     def __init__(self, state: QuorumState | None, last_epoch: int) -> None:

@@ -20,8 +20,7 @@ def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
             _learn_from_head(history, log, latest)
         except SnapshotError as error:
             damage = error
-    # The beginning of the snapshot contains the voter set that is valid at its end, so earlier records need not be
-    # read.
+    # A snapshot begins with the voter set that is valid at the snapshot's end, so earlier records need not be read.
     offset = max(log.start_offset, latest.offset if latest else 0)
     while offset < log.end_offset:
         data = log.read(offset, messages.FETCH_MAX_BYTES)

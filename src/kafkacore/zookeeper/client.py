@@ -58,7 +58,7 @@ class ZooKeeperClient:
         self._session: Session | None = None
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._problem = ""  # the end of the message about a session that was not opened: why the last connection failed
+        self._problem = ""  # why the last connection failed; ends the error message of a `start` that takes too long
         # uvloop returns a Handle without a time if the time has passed already, so the client keeps the time itself.
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
@@ -153,8 +153,8 @@ class ZooKeeperClient:
         Never raises for an error code of the server. The code of a result is CONNECTION_LOSS if the connection broke
         after any operation of this call was sent. The outcome is then unknown, and the caller must read the znode to
         find out. The code is SESSION_EXPIRED or AUTH_FAILED if the session has ended. The client does not send an
-        operation that no server would accept. Its code is MARSHALLING_ERROR if it is too large, and BAD_ARGUMENTS if
-        its path is relative. Cancelling the caller does not cancel operations.
+        operation that no server would accept. The code is then MARSHALLING_ERROR if the operation is too large, and
+        BAD_ARGUMENTS if the path is relative. Cancelling the caller does not cancel operations.
         """
         session = self._session
         if session is None:
@@ -165,7 +165,8 @@ class ZooKeeperClient:
         return await done
 
     async def read(self, operations: Sequence[Operation]) -> list[Result]:
-        """Submits operations that only read, like `submit`. If the connection breaks, sends the operations again."""
+        """Submits operations that only read, and returns their results as `submit` does. If the connection breaks,
+        sends the operations again."""
         results = await self.submit(operations)
         while lost := [place for place, result in enumerate(results) if result.code is Code.CONNECTION_LOSS]:
             again = await self.submit([operations[place] for place in lost])
@@ -174,8 +175,8 @@ class ZooKeeperClient:
         return results
 
     def on_watch(self, callback: Callable[[WatchEvent], None]) -> None:
-        """Registers a callback for watches. The client calls it for each watch that fires. The call comes before any
-        result that contains this change or a later change."""
+        """Registers a callback, which the client calls for each watch that fires. The call comes before any result that
+        contains the change that fired the watch, or a later change."""
         self._watch_callbacks.append(callback)
 
     def on_state(self, callback: Callable[[SessionState, SessionId], None]) -> None:
@@ -256,7 +257,7 @@ class ZooKeeperClient:
             self._drain()
 
     def _set_timer(self, deadline: float | None) -> None:
-        """Sets the timer. A deadline that moves later does not reset the timer. Instead, a timer that fires too early
+        """Sets the timer. If the deadline moves to a later time, the timer stays as it is. A timer that fires too early
         sets itself again."""
         if deadline is None:
             if self._timer is not None:

@@ -18,7 +18,7 @@ Write = Create | Delete | SetData
 
 MAX_MULTI_OPERATIONS: Final = 2_000
 MAX_MULTI_BYTES: Final = 400_000  # well below jute.maxbuffer, which also bounds the server's own transactions
-MAX_ROUNDS: Final = 8  # how many rounds with conflicts; afterwards, each remaining write gets its own multi
+MAX_ROUNDS: Final = 8  # after this many rounds with conflicts, each remaining write gets its own multi
 _WRITE_BYTES: Final = 64  # the size of a write in a request, without its path, its data and the identities in its ACL
 
 

@@ -10,7 +10,7 @@ class ClientMeasures:
     """Counts over all sessions of a client. One thread records, and any thread may read."""
 
     def __init__(self) -> None:
-        self.latency_ms = Distribution()  # from the moment a request was sent to its answer
+        self.latency_ms = Distribution()  # the time between a request and its answer
         self.connects = 0  # servers that have accepted a session
         self.disconnects = 0  # connections with an accepted session that broke
         self.expired = 0  # sessions that the server has ended

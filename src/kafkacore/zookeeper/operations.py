@@ -54,16 +54,16 @@ class Stat(NamedTuple):
     """The metadata of a znode. Zxids number the transactions. Times are in milliseconds since 1970."""
 
     czxid: int  # the transaction that created the znode; for a broker's registration, its generation (KIP-380)
-    mzxid: int  # the transaction that last changed its data
+    mzxid: int  # the transaction that last changed the znode's data
     ctime_ms: int
     mtime_ms: int
-    version: int  # the number of changes of its data
-    cversion: int  # the number of changes of its children
-    aversion: int  # the number of changes of its ACL
+    version: int  # the number of changes of the data
+    cversion: int  # the number of changes of the children
+    aversion: int  # the number of changes of the ACL
     ephemeral_owner: int  # the session to which an ephemeral znode belongs; 0 for a persistent znode
     data_bytes: int
     children: int
-    pzxid: int  # the transaction that last changed its children
+    pzxid: int  # the transaction that last changed the children
 
 
 class Permission(IntEnum):

@@ -22,7 +22,7 @@ from kafkacore.zookeeper.watches import Watches
 
 LOG: Final = logging.getLogger("kafkacore.zookeeper")
 SessionId = int  # 0 until the server has assigned an id
-MAX_RETRY_MS: Final = 1_000.0  # the pause between two rounds over all servers
+MAX_RETRY_MS: Final = 1_000.0  # the longest pause after the client has tried all servers in turn
 CLOSE_MS: Final = 5_000.0  # how long `close` waits for the server's answer
 
 
@@ -53,7 +53,7 @@ class ClientSettings(NamedTuple):
     session_timeout_ms: int = 18_000
     max_request_bytes: int = 1_000_000  # a server accepts 1,048,575 (jute.maxbuffer)
     max_response_bytes: int = 4 << 20
-    max_outstanding_bytes: int = 4 << 20  # the size of the requests without answers
+    max_outstanding_bytes: int = 4 << 20  # while the requests without an answer have this size, no more are sent
     digest: tuple[str, str] | None = None  # user and password
 
 
@@ -169,8 +169,8 @@ class Session:
         self._send_waiting(now)
 
     def close(self, now: float) -> None:
-        """Requests that the server end the session after all requests that were sent. Without a connection, the session
-        ends immediately on this side, and the server expires it later."""
+        """Asks the server to end the session after it has answered all requests that were sent. Without a connection,
+        the session ends immediately on this side, and the server expires it later."""
         if self.is_over or self._closing:
             return
         self._closing = True
@@ -202,7 +202,7 @@ class Session:
     # --- events ---
 
     def link_made(self, now: float) -> None:
-        """Handles that the connection which the effect `Connect` requested is open."""
+        """Call this when the connection that the effect `Connect` has requested is open."""
         if self.is_over:
             return
         self._linked = True
@@ -213,7 +213,7 @@ class Session:
         self._send(hello, now)
 
     def link_lost(self, now: float, why: object = None) -> None:
-        """Handles that the connection broke, or could not be opened."""
+        """Call this when the connection has broken, or could not be opened."""
         if self.is_over:
             return
         if self._greeted:
@@ -273,8 +273,9 @@ class Session:
     # --- connections ---
 
     def _silent_until(self) -> float:
-        """Returns the time at which the session gives up a server that sends nothing: after two thirds of the session
-        timeout, so that a third remains for another server."""
+        """Returns the time at which the session gives up a server that sends nothing. This is after two thirds of the
+        session timeout, so that a third remains for another server. Until a server has accepted the session, it gets
+        only an equal share of the timeout."""
         if self._greeted:
             return self._heard_at + self.timeout_ms * 2 / 3
         return self._heard_at + self.timeout_ms / len(self._servers)
@@ -291,9 +292,9 @@ class Session:
         self.effects.append(Connect(host, port))
 
     def _connect_later(self, now: float) -> None:
-        """Schedules the next connection attempt. The next server is tried immediately, but after a round over all
-        servers there is a pause. There is also a pause if a server accepted the session and dropped it at once, because
-        this may happen again."""
+        """Schedules the next connection attempt. The session tries the next server immediately, but pauses once it has
+        tried all servers in turn. It also pauses if a server accepted the session and dropped the connection at once,
+        because this may happen again."""
         lasted = self._tried == 0 and now - self._greeted_at > MAX_RETRY_MS / 10
         if lasted or self._tried % len(self._servers):
             self._connect(now)

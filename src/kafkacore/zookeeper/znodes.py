@@ -161,7 +161,7 @@ _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://(?:\[(?P<six>[^\]]*)\]|(?
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """Encodes a registration as JSON of its own version, which is 2, 4 (0.10.0) or 5 (2.7)."""
+    """Encodes a registration as JSON. `registration.version` decides the format: 2, 4 (0.10.0) or 5 (2.7)."""
     version = registration.version
     plain = next((each for each in registration.endpoints if each.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {

@@ -179,8 +179,8 @@ class _Change:
 
     def _last_leader(self) -> list[int]:
         """Returns the last leader of a partition without a leader. If that leader is not known and this change empties
-        the ISR and the ELR, returns one of their members. But a replica that has just lost its directory has no
-        records."""
+        the ISR and the ELR, returns one of their former members. But if the change sets directories, returns no such
+        member, because a replica that has just lost its directory has no records."""
         last: Iterable[int] = (self.was.leader,)
         if self.was.leader == NO_LEADER:
             last = () if self.isr or self.elr or self.target.directories else (*self.was.isr, *self.was.elr)

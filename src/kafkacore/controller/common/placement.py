@@ -125,7 +125,7 @@ class _Stripes:
 
 
 def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random) -> list[list[int]]:
-    """Returns the replicas of each new partition; the first is its preferred leader. Raises PlacementError."""
+    """Returns the replicas of each new partition, the preferred leader first. Raises PlacementError."""
     usable = list(brokers)
     unfenced = sum(not broker.fenced for broker in usable)
     if replication_factor <= 0:

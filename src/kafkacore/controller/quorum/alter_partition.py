@@ -1,8 +1,8 @@
 """AlterPartition: the leader of a partition reports a new ISR (KIP-497).
 
-The request contains the broker epochs of the leader and of the replicas. With these epochs the controller keeps a
-replica that has restarted in the meantime out of the ISR (KIP-903). After an unclean election, the leader is RECOVERING
-and is the only member of the ISR (KIP-704).
+The request contains the broker epochs of the leader and of the replicas. If a replica has restarted in the meantime,
+its epoch differs, and the controller does not let the replica into the ISR (KIP-903). After an unclean election, the
+leader is RECOVERING and is the only member of the ISR (KIP-704).
 """
 
 from __future__ import annotations

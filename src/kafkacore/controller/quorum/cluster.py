@@ -339,7 +339,7 @@ def _led_anew(
 def _directories_offline(
     image: MetadataImage, settings: Settings, broker: BrokerRegistration, failed: AbstractSet[Uuid]
 ) -> list[Record]:
-    """Returns the records of the directories that have just failed. `broker` has only its other directories."""
+    """Returns the records of the directories that have just failed. `broker` no longer lists these directories."""
     if not failed:
         return []
     rows = list(rows_in_directories(image.partition_chunks, broker.broker_id, failed))

@@ -2,8 +2,8 @@
 
 Everything runs on one event loop. A root is an image: the metadata after all records up to some offset. The controller
 keeps a committed root and an uncommitted root, which also contains records that are not committed yet. A decision reads
-the uncommitted root. The controller replays the decision's records, which gives the next uncommitted root, and appends
-them to the log. It sends the response after their commit.
+the uncommitted root. The controller replays the decision's records to get the next uncommitted root, and appends these
+records to the log. It sends the response after their commit.
 
 The controller makes one decision at a time. A long decision is made in slices of a few milliseconds. Between two slices
 the loop does other work, but makes no other decision. When the controller stops being active, it drops the uncommitted
@@ -447,8 +447,8 @@ class QuorumController:
 
     def snapshot(self) -> Contents | None:
         """Returns the contents of the next snapshot: the committed root, without the records of an open metadata
-        transaction. Returns None while the committed root has no metadata.version. Then the bootstrap records are not
-        committed yet, or their transaction is still open."""
+        transaction. Returns None while the committed root has no metadata.version, because the bootstrap records are
+        not committed yet or their transaction is still open."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None

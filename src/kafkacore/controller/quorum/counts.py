@@ -10,7 +10,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
 from kafkacore.runtime.sampling import Distribution
 
-FEW_ROWS: Final = 1000  # above this number of changed partitions, numpy searches them for elections
+FEW_ROWS: Final = 1000  # if more partitions than this have changed, numpy searches for the elections
 
 
 class Counts:

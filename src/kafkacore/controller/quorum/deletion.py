@@ -52,8 +52,8 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
 
 
 def _asked(request: Any, results: list[Any]) -> Work[tuple[list[str], list[Uuid]]]:
-    """Returns the names and ids that occur exactly once in the request. Adds an error to `results` for each of the
-    others."""
+    """Returns the names and ids that occur exactly once in the request. Adds an error to `results` for every other
+    entry."""
     names, ids = list(request.topic_names), []
     for topic in request.topics:
         yield

@@ -71,8 +71,8 @@ class LeaderElection:
 
     def _in_columns(self, asked: list[tuple[str, list[int]]], kind: int) -> Work[None]:
         """Makes one decision for all partitions with the same state, and stores the results, which `_elect` looks up.
-        Partitions beyond a request's limit of records are decided one by one later. The first of these that would
-        change makes the whole request fail."""
+        Partitions beyond a request's limit of records are decided one by one later. If one of these partitions would
+        change, the whole request fails."""
         found: set[int] = set()
         for name, partitions in asked:
             yield

@@ -167,9 +167,9 @@ def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
 def _without_elr(image: MetadataImage) -> Work[list[Message]]:
     """Returns the records that replace all ELRs before the feature is turned off. Afterwards nobody updates an ELR.
 
-    Without the feature, an ISR keeps its last member. So an empty ISR gets the last known leader, or another replica of
-    the ELR if the last known leader is not eligible. If the ELR is empty too, the last known leader will lead as
-    recovering. With an empty ISR, only an unclean election could give such a partition a leader. Apache Kafka 4.3
+    Without the feature, an ISR keeps its last member. If an ISR stayed empty, only an unclean election could give the
+    partition a leader. So an empty ISR gets the last known leader, or another replica of the ELR if the last known
+    leader is not eligible. If the ELR is empty too, the last known leader will lead as recovering. Apache Kafka 4.3
     leaves the ISRs and ELRs as they are.
     """
     records: list[Message] = []

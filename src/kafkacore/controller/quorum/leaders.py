@@ -1,6 +1,6 @@
 """Changes partitions after a broker joined, left, or lost a directory. The image stores partitions in columns, with a
-row for each partition. This module scans the columns once, and makes one decision for all partitions of a topic whose
-rows are equal. Each changed partition gets its own record."""
+row for each partition. This module scans the columns once, and makes one decision for all partitions of a topic that
+have equal rows. Each changed partition gets its own record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacore.metadata.row_kinds import Decided
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
-MAX_SINGLE_DECISIONS: Final = 512  # for more than this, the import of numpy costs less than single decisions
+MAX_SINGLE_DECISIONS: Final = 512  # more decisions than this, made one by one, cost more than the import of numpy
 
 
 class LeaderChanges:
@@ -164,6 +164,6 @@ def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[i
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """Returns the default directory of a broker, or UNASSIGNED if the broker is not registered."""
+    """Returns the default directory of a broker, or UNASSIGNED_DIRECTORY if the broker is not registered."""
     broker = image.brokers.get(broker_id)
     return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory

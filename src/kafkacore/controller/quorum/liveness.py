@@ -1,8 +1,8 @@
 """Stores the time of each broker's last heartbeat, and how far the broker has read the metadata. Only the active
 controller has this state. No record contains it, because heartbeats are facts and not decisions.
 
-The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow
-controller does not take its own delay for the silence of a broker (KAFKA-15019).
+The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow controller does not
+count its own delay as the silence of a broker (KAFKA-15019).
 """
 
 from __future__ import annotations

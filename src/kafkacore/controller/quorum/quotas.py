@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
 from kafkacore.runtime.slices import Work, counted
 
-_DOUBLE: Final = 0  # as `most`: the quota is a double, which has no limit
+_DOUBLE: Final = 0  # the value of `most` for a quota that is a double, which has no limit
 _INT_MAX: Final = 0x7FFFFFFF
 _LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _FRACTION: Final = 1e-6

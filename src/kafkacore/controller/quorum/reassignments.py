@@ -166,7 +166,7 @@ class Reassignment:
         return record
 
     def _reverted(self, topic: Topic, was: Partition) -> Target:
-        """Returns the target that restores the replicas from before the reassignment in progress."""
+        """Returns the target that restores the replicas that the partition had before the reassignment in progress."""
         if not in_progress(was):
             raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = [each for each in was.replicas if each not in was.adding]

@@ -272,8 +272,8 @@ class Placement:
         )
 
     def of_more(self, topic: Topic, asked: Any, count: int) -> Placed:
-        # While a reassignment moves the first partition, its replicas include those that will be removed. Apache Kafka
-        # 4.3 counts these too, so a new partition gets too many replicas there.
+        # While a reassignment moves the first partition, its replica list still contains the replicas that will be
+        # removed. Apache Kafka 4.3 counts these too, so a new partition gets too many replicas there.
         first = self._image.partition_at(topic.partition_rows[0])
         factor = len(set(first.replicas) - set(first.removing))
         additional = asked.count - count

@@ -1,5 +1,4 @@
-"""Lets the controller make one decision at a time. Decisions that arrive while a long decision is being made wait for
-it."""
+"""Lets the controller make one decision at a time. While a long decision is being made, other decisions wait."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Reassignment:
         self._are_possible: dict[tuple[int, ...], bool] = {}
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Decides about the partitions. An error about one partition does not affect the others. Only the first of
-        several entries of a partition counts, because the decisions do not see each other's records. Raises
+        """Decides about the partitions. An error about one partition does not affect the others. If a partition has
+        several entries, only the first entry counts, because the decisions do not see each other's records. Raises
         POLICY_VIOLATION if the request makes too many changes."""
         another_factor = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(

@@ -111,8 +111,8 @@ class Access:
         """Finds out which of these writes took effect, after a connection broke. Returns a result for each write, or
         None for a write that did not take effect and can be sent again.
 
-        The session now has a new connection, so ZooKeeper refuses the first attempt if it arrives late. `sync` brings
-        the new server up to date with ZooKeeper's leader.
+        The session now has a new connection. So if the first attempt of a write arrives late, ZooKeeper refuses it.
+        `sync` brings the new server up to date with ZooKeeper's leader.
         """
         if not writes:
             return []

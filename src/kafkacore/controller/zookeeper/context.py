@@ -162,7 +162,7 @@ class ControllerContext:
 
     def is_deleted(self, row: int) -> bool:
         """Returns whether the partition's topic is being deleted. Returns False while the deletion waits for a
-        reassignment of the topic. Such a partition still needs a leader, or the reassignment would never end."""
+        reassignment of the topic, because the reassignment would never end if the partition had no leader."""
         return bool(self.topics_to_delete) and self.is_doomed(row) and not self.is_moved(self.name(row).topic)
 
     def is_doomed(self, row: int) -> bool:

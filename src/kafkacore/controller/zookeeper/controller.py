@@ -123,8 +123,8 @@ class ZooKeeperController:
             self.put(UncleanElectionsAllowed(topic))
 
     def set_unclean_default(self, *, is_allowed: bool) -> None:
-        """Sets whether topics without a setting of their own allow unclean elections. Schedules elections if this is
-        newly allowed (enableDefaultUncleanLeaderElection)."""
+        """Sets whether topics without a setting of their own allow unclean elections. Schedules elections if such
+        elections were not allowed before (enableDefaultUncleanLeaderElection)."""
         was_allowed = self.settings.unclean_leader_election_enable
         self.settings.unclean_leader_election_enable = is_allowed
         if is_allowed and not was_allowed:
@@ -210,7 +210,8 @@ class ZooKeeperController:
         LOG.info("broker %d was elected as the controller, epoch %d", self.settings.broker_id, epoch)
 
     def resign(self) -> None:
-        """Discards the senders, timers, waiting events and the context. From now on, watches that fire are ignored."""
+        """Discards the senders, timers, waiting events and the context. From now on, a watch that fires is ignored
+        unless it reports a change of `/controller`."""
         if self.is_active:
             LOG.info("broker %d resigns as the controller of epoch %d", self.settings.broker_id, self.epoch)
         self.is_active = False

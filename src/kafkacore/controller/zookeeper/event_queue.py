@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkacore.controller.zookeeper.events import Event, Priority
 
-# After this many events in sequence have run before waiting events of a lower priority, one event of the lowest waiting
+# Once this many events in sequence have overtaken waiting events of a lower priority, one event of the lowest waiting
 # priority runs. So a stream of ISR changes delays an operator's request but does not starve it.
 PATIENCE: Final = 64
 

@@ -31,7 +31,7 @@ class Priority(IntEnum):
 class Event:
     """Base class of all events. `state` is Kafka's name for the controller's state while the event runs
     (ControllerState). `is_repeated` says whether the event runs again later if ZooKeeper refuses one of its reads. A
-    request does not, because its sender gets the error."""
+    request does not run again, because its sender gets the error."""
 
     priority: ClassVar[Priority] = Priority.TOPICS
     state: ClassVar[str] = "Idle"

@@ -169,7 +169,7 @@ def _verdict(
 
 def _is_wellformed(leader: int, was: LeaderAndIsr, isr: tuple[int, ...], recovery: int) -> bool:
     """Returns whether the proposed state is valid and comes from the leader. Apache Kafka 3.9 checks only the recovery
-    state, and writes any sender as the leader."""
+    state, and makes any broker that sends a request the leader."""
     if (
         leader != was.leader
         or leader not in isr

@@ -42,7 +42,7 @@ class LeaderAndIsr(NamedTuple):
         return self.led_by(self.leader, self.isr, controller_epoch)
 
     def written_as(self, partition_epoch: int) -> LeaderAndIsr:
-        """Returns the same leadership with the version that the znode has after it was written."""
+        """Returns the same leadership with the version that the znode has after the write."""
         return LeaderAndIsr(
             self.leader, self.leader_epoch, self.isr, self.recovery_state, partition_epoch, self.controller_epoch
         )
@@ -53,7 +53,7 @@ def first_leadership(leader: int, isr: Ids, controller_epoch: int) -> LeaderAndI
 
 
 class Assignment(NamedTuple):
-    """The replicas of a partition, those that a reassignment adds, and those that it removes (KIP-455). During a
+    """The replicas of a partition, and the replicas that a reassignment adds and removes (KIP-455). During a
     reassignment `replicas` holds first the target replicas, then the replicas that will be removed."""
 
     replicas: Ids

@@ -89,8 +89,8 @@ async def _give_first_leaders(controller: ZooKeeperController, rows: Iterable[in
 async def _elect(
     controller: ZooKeeperController, rows: Collection[int], election: Election, *, unclean: bool
 ) -> Elected:
-    """Elects a leader for each partition from the cached leadership. If another node has changed the state znode, reads
-    the znode and decides again."""
+    """Elects a leader for each partition, based on the cached leadership. If another node has changed the state znode,
+    reads the znode and decides again."""
     context, outcome = controller.context, Elected({}, {})
     pending: Collection[int] = rows
     for _ in range(MAX_CONFLICTS):
@@ -178,8 +178,9 @@ async def _topics_that_allow_unclean(
 
 
 def _has_lost_its_isr(context: ControllerContext, row: int, live: set[int]) -> bool:
-    """Returns whether no replica in the ISR is live. A member of the ISR that is no replica any longer does not count:
-    Apache Kafka 3.9 leaves it there if a cancelled reassignment has deleted the last in-sync replica."""
+    """Returns whether no replica in the ISR is live. A member of the ISR that is no longer a replica does not count.
+    Apache Kafka 3.9 leaves such a member in the ISR if a cancelled reassignment has deleted the last in-sync
+    replica."""
     now = context.leaderships[row]
     if now is None:
         return False

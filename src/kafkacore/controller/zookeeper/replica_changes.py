@@ -1,7 +1,7 @@
 """The actions that follow a change of a replica's state (redesign, ReplicaStateMachine).
 
-The changes to NEW and ONLINE inform the broker of the replica. The change to OFFLINE removes the replica from the ISR,
-with one bulk write for all partitions. The change to DELETION_STARTED tells the broker to delete the replica. The other
+The changes to NEW and ONLINE inform the replica's broker. The change to OFFLINE removes the replica from the ISR, with
+one bulk write for all partitions. The change to DELETION_STARTED tells the broker to delete the replica. The other
 changes only set the state.
 """
 
@@ -104,7 +104,7 @@ async def _leave_isrs(
     controller: ZooKeeperController, rows: Collection[int], leaving: dict[int, set[int]]
 ) -> tuple[dict[int, LeaderAndIsr], dict[int, str]]:
     """Removes the replicas from the ISRs. Returns the new leaderships of the partitions whose ISR has changed, and the
-    reasons of the failures."""
+    reason for each failure."""
     context = controller.context
     written: dict[int, LeaderAndIsr] = {}
     failed: dict[int, str] = {}

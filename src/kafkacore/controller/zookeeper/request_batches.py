@@ -1,9 +1,9 @@
 """The requests of one event: at most one LeaderAndIsr, UpdateMetadata and StopReplica for each broker.
 
-For each broker, a protocol adds the partitions that the broker must learn about to the batch. When the event ends, the
-batch reads the content of the requests from the context. A generation of a broker is the time from one of its
-registrations to the next. A request is for the generation that was live when a protocol added the request. A broker
-that has restarted since then does not get the request (redesign, "broker-generation-aware").
+A protocol tells the batch which partitions each broker must learn about. When the event ends, the batch reads the
+content of the requests from the context. A generation of a broker is the time from one of its registrations to the
+next. A request is for the generation that was live when a protocol added the request. A broker that has restarted since
+then does not get the request (redesign, "broker-generation-aware").
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.state.change")
-_TOPIC_IDS_SINCE: Final = 5  # for LeaderAndIsr
+_TOPIC_IDS_SINCE: Final = 5  # the first version of LeaderAndIsr whose response has topic ids instead of names
 
 
 def event_of(context: ControllerContext, broker: LiveBroker, request: ControlRequest, response: Any) -> Event | None:

@@ -1,6 +1,6 @@
-"""One sender for each generation of a broker: the time from its registration to its failure or restart. A sender
-repeats a request until the broker replies. When the generation ends, its sender stops, so no old request reaches the
-broker's next generation."""
+"""Sends requests to brokers, with one sender for each generation of a broker. A generation is the time from a broker's
+registration to its failure or restart. A sender repeats a request until the broker replies. When the generation ends,
+its sender stops, so no old request reaches the broker's next generation."""
 
 from __future__ import annotations
 

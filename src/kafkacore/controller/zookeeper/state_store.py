@@ -47,7 +47,7 @@ class StateStore:
 
     async def read_all(self, context: ControllerContext, rows: Sequence[int]) -> dict[int, LeaderAndIsr]:
         """Returns the states that exist. A state with unreadable content counts as missing, and is logged. Raises
-        ZooKeeperError if ZooKeeper refuses a read: a new controller that took an existing state for a missing one would
+        ZooKeeperError if ZooKeeper refuses a read. If a new controller treated an existing state as missing, it would
         leave the partition without a leader."""
         operations = _reads(context, rows)
         results = await self._access.read(operations)

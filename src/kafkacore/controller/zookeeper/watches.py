@@ -38,11 +38,11 @@ def event_of(fired: WatchEvent) -> Event | None:
     if path == paths.CONTROLLER:
         return Reelect() if kind is EventType.DELETED else ControllerChange()
     if path in _CHILDREN:
-        # Also if the znode itself was created or deleted, because the event reads its children and sets the watch
-        # again.
+        # This is right even if the znode itself was created or deleted, because the event reads the znode's children
+        # and sets the watch again.
         return _CHILDREN[path]()
     if path in _NODES:
-        # Also if the znode was deleted, because the event must set the watch again.
+        # This is right even if the znode was deleted, because the event must set the watch again.
         return _NODES[path]()
     parent, name = paths.parent(path), paths.name(path)
     if parent == paths.BROKER_IDS and kind is EventType.DATA_CHANGED:

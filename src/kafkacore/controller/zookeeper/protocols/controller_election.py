@@ -145,7 +145,7 @@ async def resign_if_moved(controller: ZooKeeperController) -> _Owner:
 
 async def fenced(controller: ZooKeeperController) -> None:
     """Handles a write that found another controller epoch. If this broker still owns `/controller`, somebody has
-    written to `/controller_epoch`, and all writes of this broker would fail. Then it gives up."""
+    written to `/controller_epoch`, and all writes of this broker would fail. In that case this broker resigns."""
     await resign_if_moved(controller)
     await _leave(controller)
 

@@ -50,7 +50,7 @@ class ZkPartitionReassignment(Notification):
 
 async def process_znode(controller: ZooKeeperController) -> set[int]:
     """Starts the reassignments that the znode lists, and removes from the znode the entries that cannot be carried out.
-    Returns the rows (in the context) of the partitions that it has started to reassign. Watches the znode, even if it
+    Returns the rows (in the context) of the partitions whose reassignment has started. Watches the znode, even if it
     does not exist.
 
     This controller writes the znode whenever a reassignment ends, and then reads it again. So reassignments in progress
@@ -101,7 +101,7 @@ class IsrOfReassignment(Event):
 
 
 class AlterReassignments(Request):
-    """Handles AlterPartitionReassignmentsRequest, version 0. Only the first of several entries of a partition
+    """Handles AlterPartitionReassignmentsRequest, version 0. If a partition has several entries, only the first entry
     counts."""
 
     priority: ClassVar = Priority.TOPICS
@@ -344,9 +344,9 @@ async def next_leader_epochs(controller: ZooKeeperController, rows: Collection[i
 
 
 async def _delete_replicas(controller: ZooKeeperController, replicas: Collection[Replica]) -> None:
-    """Deletes replicas that left their assignments. Does not wait for their brokers to reply. If one of them has led
-    its partition, another in-sync replica becomes the leader. Apache Kafka 3.9 elects nobody when a later reassignment
-    removes the leader. The new replicas then have no leader to follow, so that reassignment never ends."""
+    """Deletes replicas that left their assignments. Does not wait for their brokers to reply. If one of these replicas
+    has led its partition, another in-sync replica becomes the leader. Apache Kafka 3.9 elects nobody when a later
+    reassignment removes the leader. The new replicas then have no leader to follow, so that reassignment never ends."""
     context = controller.context
     known = [each for each in replicas if context.replica_state(each) is not ReplicaState.NON_EXISTENT]
     led = [each.row for each in known if each.broker_id == _leader(context, each.row)]
@@ -450,9 +450,9 @@ def _build(
 
 
 def _loss(context: ControllerContext, row: int, becomes: Assignment) -> str | None:
-    """Returns the reason to refuse an assignment if it would delete every in-sync replica at once, and with them the
-    acknowledged records. Such replicas are new ones of a reassignment that is cancelled or replaced. Apache Kafka 3.9
-    deletes them, and the partition then has no leader."""
+    """Returns the reason to refuse an assignment that would delete every in-sync replica at once, and so the
+    acknowledged records. This can happen if a reassignment that is now cancelled or replaced has added these replicas.
+    Apache Kafka 3.9 deletes them, and the partition then has no leader."""
     now = context.leaderships[row]
     if now is None or not now.isr or not set(now.isr).isdisjoint(becomes.replicas):
         return None

@@ -143,8 +143,8 @@ class AutoPreferredElection(Notification):
 
 
 def imbalanced(context: ControllerContext, percentage: int) -> list[int]:
-    """Returns the partitions that can return to their preferred leader. Considers only imbalanced brokers: other
-    brokers lead more than `percentage` per cent of the partitions that an imbalanced broker should lead."""
+    """Returns the partitions that can return to their preferred leader. Considers only imbalanced brokers. A broker is
+    imbalanced if other brokers lead more than `percentage` per cent of the partitions that it should lead."""
     by_broker: dict[int, list[int]] = {}
     for row in context.rows():
         if context.assignments[row].replicas and not context.is_deleted(row):

@@ -70,7 +70,7 @@ async def adopt_topics(controller: ZooKeeperController, found: Mapping[str, Topi
 
 
 async def create_partitions(controller: ZooKeeperController, rows: list[int]) -> None:
-    """Chooses leaders for new partitions, either of new topics or added to existing ones (onNewPartitionCreation)."""
+    """Chooses leaders for the new partitions of new or existing topics (onNewPartitionCreation)."""
     context = controller.context
     context.move_partitions(rows, PartitionState.NEW)
     replicas = context.replicas_of(rows)

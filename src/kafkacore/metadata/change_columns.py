@@ -42,7 +42,7 @@ _RARE: Final = ("removing", "adding", "elr", "last_known_elr")
 
 Ints = npt.NDArray[np.int32]
 Rows = slice | npt.NDArray[np.intp]  # selects rows of columns
-# indexes of rows in a chunk; for consecutive indexes a slice, which numpy reads without a copy
+# Indexes of rows in a chunk. Consecutive indexes are a slice, which numpy reads without a copy.
 Indexes = slice | npt.NDArray[np.int64]
 
 

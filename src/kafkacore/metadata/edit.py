@@ -32,8 +32,8 @@ UUID_BYTES: Final = 16
 class Edit:
     """Replays records on an image. Raises MetadataError for a record that does not fit the records before it.
 
-    `decided_here` says that this process made the records, from `base` or from a predecessor of `base`. The row numbers
-    in the records are then valid in `base`.
+    `decided_here` says whether this process has made the records, and has based them on `base` or on an earlier image.
+    In this case the row numbers in the records are valid in `base`.
     """
 
     def __init__(self, base: MetadataImage, *, decided_here: bool = False) -> None:

@@ -271,7 +271,7 @@ class Raft:
         return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
-        """Returns whether the log was truncated after `take_sync` returned `sync`. Then the sync does not prove that
+        """Returns whether the log was truncated after `take_sync` returned `sync`. If so, the sync does not prove that
         the present records are durable.
         """
         return self.replica.syncs.is_moot(sync)

@@ -16,8 +16,8 @@ from kafkacore._fast.record.batch import Batches
 
 
 class OffsetAndEpoch(NamedTuple):
-    """The end of a log, or the id of a snapshot. A snapshot holds the records below its end offset, and its id consists
-    of that offset and the epoch of its last record.
+    """The end of a log, or the id of a snapshot. A snapshot holds all records below its end offset. Its id consists of
+    this end offset and the epoch of the last record.
     """
 
     offset: int

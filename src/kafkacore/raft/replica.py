@@ -101,7 +101,7 @@ class Replica:
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
         self.doubted: tuple[int, int] | None = None  # (epoch, leader id) of the last leader that this replica gave up
-        # a snapshot received from a leader, until the driver takes it
+        # the last snapshot that this replica received from a leader; None once the driver has taken it
         self.loaded_snapshot: OffsetAndEpoch | None = None
         self.role: Role = Unattached(self._first_election_deadline())
         # A leader must not continue in its epoch after a restart, because it may have lost records that it had already

@@ -30,7 +30,7 @@ class RaftFault(Exception):
 
 
 class Parked(NamedTuple):
-    """A Fetch that waits for new records, or for the high watermark to rise above `high_watermark`."""
+    """A Fetch that waits for new records, or until the leader's high watermark is above `high_watermark`."""
 
     token: Any
     request: Any

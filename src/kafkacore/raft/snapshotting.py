@@ -49,8 +49,8 @@ Change = Callable[[Callable[[], None]], Awaitable[None]]
 class Snapshotter:
     """Makes and deletes snapshots. It is a listener of the driver; add it after the listener that applies the metadata.
     `contents` returns the applied metadata, or None before any metadata is applied. `write` is the driver's
-    write_snapshot, and `change` is its change_log. The monotonic clock `now_ms` decides when the next snapshot is due;
-    `wall_ms` gives the age of snapshots.
+    write_snapshot, and `change` is its change_log. The monotonic clock `now_ms` decides when the next snapshot is due.
+    The time of day `wall_ms` serves to compute the age of snapshots.
     """
 
     def __init__(

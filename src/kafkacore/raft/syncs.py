@@ -23,7 +23,7 @@ class Syncs:
         return (self._tail, self._log.end_offset) if self.durable_offset < self._log.end_offset else None
 
     def is_moot(self, sync: Sync) -> bool:
-        """Returns whether the log was truncated after this sync was taken. Then the sync does not prove that the
+        """Returns whether the log was truncated after this sync was taken. If so, the sync does not prove that the
         present records are durable.
         """
         return sync[0] != self._tail

@@ -37,7 +37,7 @@ class TailLog(MemoryLog):
         self._partial = {each: data for each, data in self._partial.items() if each > loaded}
 
     def on_leading(self, epoch: int) -> None:
-        """Does nothing, because such a replica never leads."""
+        """Does nothing, because a replica with this log never leads."""
 
     def on_following(self, epoch: int) -> None:
-        """Does nothing, because such a replica always follows."""
+        """Does nothing, because a replica with this log always follows."""

@@ -95,8 +95,8 @@ class Liveness:
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Returns whether this incarnation of the broker has sent this controller a heartbeat in time. A new controller
-        has not received any yet. So if a broker restarts together with the controller, its former incarnation has no
-        session, and the broker can register at once."""
+        has not received any yet. So if a broker restarts together with the controller, the broker's former incarnation
+        has no session, and the broker can register at once."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -109,8 +109,8 @@ class Liveness:
         return {each.broker_id: max(time_ms - each.last_ms, 0) for each in list(self._contacts.values())}
 
     def wait_ms(self, now_ms: int) -> int:
-        """Returns the milliseconds until the next session can expire, but at most `pulse_ms`. Then the owner must call
-        `expired` again."""
+        """Returns the milliseconds until the next session can expire, but at most `pulse_ms`. After this time the owner
+        must call `expired` again."""
         time_ms = self._time.at(now_ms)
         until_end = self._ends[0][0] - time_ms if self._ends else self._time.pulse_ms
         return max(0, min(until_end, self._time.pulse_ms))

@@ -2,7 +2,7 @@
 Partitions without a leader get an unclean leader if their topic allows unclean elections.
 
 One search handles a limited number of partitions. If more remain, the next search is due immediately, and the event
-loop can do other work between the two.
+loop can do other work between the two searches.
 """
 
 from __future__ import annotations

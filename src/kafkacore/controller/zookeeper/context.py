@@ -225,8 +225,8 @@ class ControllerContext:
     # --- transitions: every change of a partition's or replica's state uses these methods ---
 
     def may_move_partitions(self, rows: Iterable[int], target: PartitionState) -> list[int]:
-        """Returns the rows whose partitions can change to state `target`. Logs and counts the others as illegal
-        transitions."""
+        """Returns the rows whose partitions can change to state `target`. Logs and counts an illegal transition for
+        every other row."""
         states = self.partition_states
         allowed = _sources(partition_states.TRANSITIONS, target)
         valid = []
@@ -248,7 +248,8 @@ class ControllerContext:
         return valid
 
     def may_move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> list[Replica]:
-        """Returns the replicas that can change to state `target`. Logs and counts the others."""
+        """Returns the replicas that can change to state `target`. Logs and counts an illegal transition for every other
+        replica."""
         allowed = _sources(replica_states.TRANSITIONS, target)
         valid = []
         for replica in replicas:

@@ -1,9 +1,9 @@
 """The controller of one broker. Every broker has one, and one of them is the active controller. A controller runs its
 events one at a time.
 
-Request handlers call the coroutines of a controller. These fail with NOT_CONTROLLER if another broker is the active
-controller, or becomes the active controller while the request waits. AlterPartition returns the error in its response;
-the other coroutines raise it.
+Request handlers call the coroutines of a controller. The coroutines fail with NOT_CONTROLLER if another broker is the
+active controller, or becomes the active controller while the request waits. AlterPartition returns the error in its
+response; the other coroutines raise it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class LeaderAndIsr(NamedTuple):
 
     def next_epoch(self, controller_epoch: int) -> LeaderAndIsr:
         """Returns the leadership with the same leader in its next leader epoch. The new epoch fences requests that
-        contain the former one."""
+        contain the former epoch."""
         return self.led_by(self.leader, self.isr, controller_epoch)
 
     def written_as(self, partition_epoch: int) -> LeaderAndIsr:

@@ -30,8 +30,8 @@ TRANSITIONS: Final = MappingProxyType(
                 ReplicaState.ONLINE,
                 ReplicaState.OFFLINE,
                 ReplicaState.DELETION_STARTED,
-                # This transition is not in the redesign document. Apache Kafka 3.9 moves the dead replicas of a topic
-                # that is being deleted to this state (TopicDeletionManager.onPartitionDeletion).
+                # This transition is not in the redesign document. In Apache Kafka 3.9, the dead replicas of a topic
+                # that is being deleted get this state (TopicDeletionManager.onPartitionDeletion).
                 ReplicaState.DELETION_INELIGIBLE,
             }
         ),

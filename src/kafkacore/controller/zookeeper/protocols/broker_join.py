@@ -2,7 +2,8 @@
 
 The controller updates the metadata of all brokers and informs the new broker of its partitions. It continues
 reassignments to that broker, and elects leaders for partitions without a live leader. A broker that restarts begins a
-new generation. The controller then handles the former generation as failed first, and sends it no more requests.
+new generation. The controller then first handles the failure of the former generation, and sends that generation no
+more requests.
 """
 
 from __future__ import annotations

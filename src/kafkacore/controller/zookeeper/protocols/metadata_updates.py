@@ -1,6 +1,6 @@
 """Cluster metadata updates: every broker serves metadata to clients, so the controller informs every broker of changes.
 
-Each protocol adds the partitions that it has changed to the event's batch. This module handles two other changes: a
+When a protocol has changed partitions, it adds them to the event's batch. This module handles two other changes: a
 broker's changed registration, and ISRs that leaders have written themselves (below inter.broker.protocol.version
 2.7-IV2).
 """

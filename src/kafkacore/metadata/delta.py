@@ -83,9 +83,7 @@ class MetadataDelta:
 
 
 def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
-    """Returns the partition rows that have changed and belong to topics of the older image. `image` is the newer
-    image.
-    """
+    """Returns the rows in `image`, the newer image, that have changed and belong to topics of the older image."""
     created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
     # Every row of a new topic is a changed row. If the two counts are equal, there are no other changed rows, so no row
     # has to be checked.

@@ -74,9 +74,7 @@ def _blank(width: int, count: int) -> array[int]:
 
 
 class PartitionColumns:
-    """Columns of partitions. Each row has room for `width` replicas. Shorter replica lists and ISRs are filled up with
-    -1.
-    """
+    """Columns of partitions. Each row has room for `width` replicas. The number -1 fills up shorter lists."""
 
     __slots__ = (
         "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",

@@ -32,7 +32,7 @@ _MAX_VERSION: Final = 0x7FFF
 _FRAME_BYTES: Final = 3  # the size of a frame whose three numbers are below 128, as in all frames so far
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 _CHANGE: Final = bytes((FRAME_VERSION, ChangeRun.API_KEY))
-COLUMN_RUN_ROWS: Final = 1024  # reading fewer changes than this one by one costs less than importing numpy
+COLUMN_RUN_ROWS: Final = 1024  # if there are fewer changes, reading each of them costs less than importing numpy
 COLUMN_RUN_SAMPLES: Final = 16
 
 # Every record type of 4.3, keyed by the number in the frame.

@@ -28,7 +28,8 @@ _TOO_LARGE: Final = -2  # used instead of a write's offset
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; then the journal waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
-# A kind of `partition_watch`, an offset, and the `generation` of the leadership in which the append was made.
+# What a write waits for: a kind of `partition_watch`, an offset, and the `generation` of the leadership in which the
+# journal made the append.
 Acknowledgement = tuple[int, int, int]
 # With either code, the high watermark has passed the records, so they are committed. Only the client of a Produce needs
 # to learn that the ISR has shrunk.

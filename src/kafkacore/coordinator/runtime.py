@@ -32,8 +32,10 @@ from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-LOADS_AT_ONCE: Final = 2  # one shard can read from disk while another is replayed
-ANSWERS_IN_A_TURN: Final = 256  # the rebalance of a large group completes many answers
+# So many shards can load at the same time. One of them can read from disk while another replays its records.
+LOADS_AT_ONCE: Final = 2
+# The limit of answers in one iteration of the loop. The rebalance of a large group completes many answers.
+ANSWERS_IN_A_TURN: Final = 256
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these errors, the shard must not write to the partition any longer.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -319,8 +321,8 @@ class _Seat(Generic[S]):
 
     async def _replayed(self, loads: asyncio.Semaphore) -> LoadSummary | None:
         """Replays the log, and returns when everything in it is replayed and committed. Returns None if the seat was
-        unloaded meanwhile. During the wait for the commit, a transaction's marker may reach the log, because its append
-        began in an earlier leadership of this broker. So the end of the log is checked again."""
+        unloaded meanwhile. During the wait for the commit, a transaction's marker may reach the log, because the append
+        of the marker began in an earlier leadership of this broker. So this code checks the end of the log again."""
         loader = Loader(
             self.name, self.log, self.leader_epoch, self.shard, self._settings.load_buffer_bytes,
             self._ports.run_blocking,
@@ -340,7 +342,7 @@ class _Seat(Generic[S]):
 
     async def _committed_up_to(self, end_offset: int) -> None:
         """Waits until the records below the offset are committed, because a later leader could truncate uncommitted
-        records. Raises the error if they never can be. Returns early if the seat is unloaded."""
+        records. Raises the error if the records can no longer be committed. Returns early if the seat is unloaded."""
         replayed = ACKS, end_offset, self._generation
         while (outcome := self.log.acknowledged(*replayed)) is None and not self.left():
             await self._ports.wait(self.log, replayed, _WATERMARK_PATIENCE_S)
@@ -412,8 +414,9 @@ class _Seat(Generic[S]):
             self.carry_out(effects)
 
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """Fails appends. The shard's decisions may depend on appends whose failure has not been reported yet. Those
-        decisions fail with the last append."""
+        """Reports the failure of appends to the shard, one by one. In the meantime, the shard may make decisions that
+        depend on an append whose failure it does not know yet. These decisions fail with the error of the last
+        append."""
         left = deque(failures)
         error = left[0][1]
         LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(left), error.name)

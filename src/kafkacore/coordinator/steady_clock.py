@@ -3,8 +3,8 @@ expire early.
 
 The clock follows a jump of more than an hour forward at once. Such a jump occurs when a suspended machine resumes, or
 when a machine that has started with a wrong clock learns the time. The clock would otherwise stay behind for days, and
-offsets would get timestamps that other brokers regard as expired. Sessions survive the jump: they are
-shorter than an hour by default, and a deadline that is found late waits once more for its client (`group.deadlines`).
+offsets would get timestamps that other brokers regard as expired. Sessions survive the jump, because a late deadline
+waits once more for its client (`group.deadlines`), and sessions are shorter than an hour by default.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ class ClassicGroup:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Returns whether a member with these protocols can join: all other members must support at least one of the
-        protocols."""
+        """Returns whether a member with these protocols can join. One of the protocols must be a protocol that all
+        other members support."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:

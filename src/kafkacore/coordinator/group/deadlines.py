@@ -4,9 +4,9 @@ Postponing a deadline takes only one assignment, because its heap entry moves on
 has one live entry for each deadline. A deadline that was cancelled, or moved to an earlier time, leaves a dead entry in
 the heap. When there are more dead entries than live ones, a sweep removes the dead entries.
 
-A deadline that waits for a client is patient. If the deadline is found late, this coordinator could not receive
-requests for a while, or its clock was moved. A request of the client may then be waiting, so the deadline is postponed
-once.
+A deadline that waits for a client is patient. If `advance` finds the deadline late, this coordinator could not receive
+requests for a while, or its clock was moved. A request of the client may then be waiting, so `advance` postpones the
+deadline once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Deadlines:
                 self._sweep()
 
     def next_ms(self) -> int | None:
-        """Returns a time: no deadline is due before it. The first deadline may be due later than this."""
+        """Returns a time before which no deadline is due. The first deadline may be due later than this time."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:

@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 class Effects:
     """The effects of one input. The owner can execute them in any order, but must make the appends in the order of the
-    list. Falsy if there are no effects."""
+    list. The object counts as false if there are no effects."""
 
     __slots__ = ("answers", "appends")
 

@@ -53,7 +53,7 @@ class Expiry:
             if self._round is not None:
                 self._core.set_deadline(self._deadline, 0)
             else:
-                self.start()  # also after an error, so that one group does not end the search for ever
+                self.start()  # also after an error, because an error in one group must not end all later searches
 
 
 def _look_at_all(core: Core) -> Iterator[int]:
@@ -152,9 +152,9 @@ def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | Non
 
 
 def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """Returns the time from which an offset's retention counts. For an empty group, it is the time at which the group
-    became empty. It is the time of the commit if the group has never had members, was written by a version that did not
-    record the time, or no longer consumes the topic."""
+    """Returns the function that tells from which time an offset's retention counts, or None if no offset can expire. In
+    an empty group, retention counts from the time at which the group became empty, if that time is recorded. Otherwise,
+    and in a group that has never had members or no longer consumes the topic, it counts from the commit."""
     if group.protocol_type is None:
         return _commit_timestamp
     if group.state == EMPTY:
@@ -196,8 +196,8 @@ def append_removal(
 ) -> None:
     """Appends tombstones of offsets. If the group ends, its own tombstone is the last record. The tombstones of many
     offsets need several batches, because one batch with all of them could be too large for the log. `ending` is the
-    group that ends, or None if only an append in progress would create it. `outcome` gets the result of the last
-    append."""
+    group that ends, or None if the group does not exist yet because an append in progress will create it. `outcome`
+    gets the result of the last append."""
     names = [(topic, index) for topic, indexes in removed for index in indexes]
     parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
     *earlier, last = parts or [[]]
@@ -263,8 +263,9 @@ def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
 
 
 def _of_topics(core: Core, group_id: str, gone: Mapping[str, Collection[bytes]]) -> _Removed:
-    """Returns the group's offsets of these topics, which have these ids. Thousands of topics can be deleted at once,
-    and most groups have offsets of few of them. So this looks only at the topics that both have."""
+    """Returns the topics and partitions of the group's offsets that belong to deleted topics. `gone` has the names and
+    ids of these topics. Thousands of topics can be deleted at once, and most groups have offsets of few topics. So this
+    code looks only at the names that are both in `gone` and among the group's topics."""
     found: dict[str, set[int]] = {}
     held = core.offsets.of(group_id)
     for name in held.keys() & gone.keys():

@@ -203,7 +203,7 @@ class Joining:
             # A leader also joins again when topics have changed, only to assign the partitions again.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
-            if before is not None:  # the request was sent again: the first sender is gone, or must continue
+            if before is not None:  # an earlier request was parked: a client that still waits for it must join again
                 before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
             prepare_or_complete(core, group, f"member {member_id} joins again{self._reason}")
 
@@ -222,8 +222,8 @@ class Joining:
         if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
             self._record_replaced(group, instance_id, old, member, leader_before)
         elif group.state in (STABLE, COMPLETING_REBALANCE):
-            # The leader knows the old id and would assign nothing to the new id, or the group would now choose another
-            # protocol.
+            # A rebalance is necessary for one of two reasons: the leader knows only the old id and would assign nothing
+            # to the new id, or the group would now choose another protocol.
             prepare(core, group, f"static member {instance_id} has a new id, {new_id}{self._reason}")
         else:
             complete_when_all_joined(core, group)
@@ -231,9 +231,9 @@ class Joining:
     def _record_replaced(
         self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
     ) -> None:
-        """Writes the new id of a static member. The rest of the group remains the same. The group adopts the new id
-        when the id is committed (KIP-814). If the commit takes too long, the new id stays, because the log may have it,
-        and the client retries."""
+        """Writes the new id of a static member, which the group already uses. The rest of the group remains the same
+        (KIP-814). If the write fails, the group takes the old id back. If the commit takes too long, the new id stays,
+        because the log may contain it, and the client retries."""
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:

@@ -56,7 +56,7 @@ def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
         core.outbox.answer(waiter, sync_response(group, member))
         return
     before, member.awaiting_sync = member.awaiting_sync, Parked(core.outbox, waiter, 0)
-    if before is not None:  # the request was sent again: the sender of the first request is gone, or must continue
+    if before is not None:  # an earlier request was parked: a client that still waits for it must join again
         before.answer(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.leader_id == member.member_id:
         _assign(core, group, {each.member_id: each.assignment for each in request.assignments})

@@ -24,10 +24,11 @@ _NO_EFFECTS: Final = Effects()
 
 class OpenAppend:
     """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
-    when it fails, or when it takes too long. `apply` makes the content of the batch the recorded state, given the
-    offset of the batch's first record. `revert` undoes what the decision has changed in the state that is not recorded.
-    `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes. `late` says that the
-    append has taken too long. Its outcome may never be known, so no further request may wait for it."""
+    when it fails, or when it takes too long. `apply` gets the offset of the batch's first record, and stores the
+    content of the batch as the recorded state. `revert` undoes the changes that the decision has made to the state that
+    is not recorded. `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes.
+    `late` says that the append has taken too long. The shard may never learn the outcome of a late append, so no
+    further request may wait for it."""
 
     __slots__ = ("apply", "late", "offsets", "outcome", "revert", "waiting")
 

@@ -86,8 +86,8 @@ def publish(core: Core, group: ClassicGroup) -> None:
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
-    """Removes a member. If the member has a parked JoinGroup, it gets an error that makes the client start again,
-    because the client may still exist (KAFKA-7610)."""
+    """Removes a member. If the member has a parked JoinGroup, the answer to that request is an error that makes the
+    client start again, because the client may still exist (KAFKA-7610)."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
@@ -289,7 +289,7 @@ def give_assignments(core: Core, group: ClassicGroup, error: ErrorCode) -> None:
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             parked.answer(sync_response(group, member) if agreed else SyncGroupResponse(error_code=error))
-            # A session may have expired while its SyncGroup was parked; then it no longer has a deadline.
+            # The member's session may have expired while its SyncGroup was parked. Then it has no deadline any longer.
             extend_session(core, member)
 
 

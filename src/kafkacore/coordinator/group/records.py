@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
-A key is the number of its kind, in two bytes, and a struct. A value is the number of its version, in two bytes, and a
-struct. `_fast.hot.offset_records` writes the records of each partition of a commit.
+A key consists of the number of its kind, in two bytes, and a struct. A value consists of the number of its version, in
+two bytes, and a struct. `_fast.hot.offset_records` writes the records of each partition of a commit.
 """
 
 from __future__ import annotations

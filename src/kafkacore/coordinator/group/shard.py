@@ -1,12 +1,12 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
-A shard's owner passes it one input at a time and executes the effects of each input. `now_ms` is the wall-clock time,
-as records contain it, from a clock that smooths small jumps (`coordinator.steady_clock`). The same clock measures
-sessions.
+A shard's owner passes it one input at a time and executes the effects of each input. `now_ms` is the wall-clock time
+that records contain. It comes from a clock that smooths small jumps (`coordinator.steady_clock`). The same clock
+measures sessions.
 
 The life cycle of a shard: the owner creates it empty. The owner calls `replay` for every record of the partition up to
-the high watermark, and then `loaded`. After that come requests, `tick`, and the results of the shard's appends.
-`unload` ends the shard.
+the high watermark, and then `loaded`. After that, the owner passes the shard requests and the results of its appends,
+and calls `tick`. `unload` ends the shard.
 
 The recorded state changes when an append is committed, and never earlier. A decision may depend on an append that is
 still open; the records of the decision are then in a later append. So when one append fails, the owner fails all later
@@ -141,7 +141,7 @@ class GroupShard:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """Returns a time. Until then, a tick changes nothing. The time may be in the past, and it may be earlier than
+        """Returns a time before which a tick changes nothing. The time may be in the past, and it may be earlier than
         the next change."""
         return self._core.deadlines.next_ms()
 
@@ -151,7 +151,7 @@ class GroupShard:
         core.deadlines.advance(now_ms)
         return core.outbox.take()
 
-    # --- members. The caller has checked that group ids are not empty and session timeouts in range
+    # --- members. The caller has checked that group ids are not empty and that session timeouts are in range
     # (`answers.refusal`). ---
 
     def join_group(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, now_ms: int) -> Effects:

@@ -38,8 +38,8 @@ class Follow(NamedTuple):
 
 
 class FetcherMeasures(NamedTuple):
-    """The metrics of one fetcher. `most_lag` is the greatest lag of a partition, in records. A partition in `failed` is
-    not fetched until it gets a new role.
+    """The metrics of one fetcher. `most_lag` is the greatest lag of a partition, in records. `failed` is the number of
+    partitions that are not fetched until they get a new role.
     """
 
     source_id: int
@@ -71,8 +71,8 @@ class Fetcher(Protocol):
 
 
 class MakeFetcher(Protocol):
-    """Makes a fetcher that starts to fetch with its first partition. `address` is None while the broker's address is
-    not known."""
+    """Makes a fetcher, which starts to fetch when it gets its first partition. `address` is None while the broker's
+    address is not known."""
 
     def __call__(self, source_id: int, number: int, address: Address | None, /) -> Fetcher: ...
 
@@ -108,8 +108,8 @@ class Fetchers:
                 fetcher.move(address)
 
     def registered(self, own_epoch: int) -> None:
-        """Sets the epoch of this broker's registration. Leaders propose a follower for the ISR with the epoch that its
-        Fetch requests contain (KIP-903)."""
+        """Sets the epoch of this broker's registration. When a leader proposes a follower for the ISR, the proposal
+        contains the epoch in the follower's Fetch requests (KIP-903)."""
         for fetcher in self._fetchers.values():
             fetcher.registered(own_epoch)
 
@@ -176,8 +176,8 @@ class Fetchers:
         self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
-        """Returns the measures of each fetcher that has partitions. Apache Kafka ends the other fetchers, so their
-        rates do not count. Can be called on any thread."""
+        """Returns the measures of each fetcher that has partitions. Apache Kafka ends a fetcher without partitions, so
+        the rate of such a fetcher does not count. Can be called on any thread."""
         every = [fetcher.measures for fetcher in tuple(self._fetchers.values())]
         return [each for each in every if each.partitions or each.failed]
 

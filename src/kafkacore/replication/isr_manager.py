@@ -1,11 +1,11 @@
 """Decides the ISR of each partition that this broker leads. Followers that have caught up join the ISR, and followers
 that have fallen behind leave it.
 
-This is a state machine without a clock or socket, like Kafka's Partition and AlterPartitionManager. Native code reports
-the partitions to check. `request` returns the next AlterPartition, and the caller reports its result with `answered` or
-`lost`. At most one request is in flight, so each partition has at most one proposal. A proposal contains the leader
-epoch and the partition epoch in which it was made. The controller refuses a proposal if either epoch has changed
-(KIP-497).
+This module follows the rules of Kafka's Partition and AlterPartitionManager. It is a state machine without a clock or
+socket. Native code reports the partitions to check. `request` returns the next AlterPartition, and the caller reports
+its result with `answered` or `lost`. At most one request is in flight, so each partition has at most one proposal. A
+proposal contains the leader epoch and the partition epoch in which it was made. The controller refuses a proposal if
+either epoch has changed (KIP-497).
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Logs(Protocol):
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """Returns the logs of these partitions. A log that was found at the start is returned as it is; other logs are
-        new, and have no files until their first append. A new log should be in `directory`.
+        """Returns the logs of these partitions: the logs that the starting node has found, and new logs for the other
+        partitions. A new log has no files until its first append. A new log should be in `directory`.
         """
 
     def delete(self, partition: PartitionHandle) -> None:
@@ -128,7 +128,8 @@ class ReplicaManager:
 
     def traffic(self) -> tuple[TrafficCounts, list[TopicTraffic]]:
         """Returns two results: the counts of all partitions since this broker started, and the counts of each topic
-        that it hosts. The first includes partitions that it no longer hosts. Can be called on any thread.
+        that the broker hosts. The first result includes partitions that the broker no longer hosts. Can be called on
+        any thread.
         """
         gone, here, topics = self._traffic.gone, NO_TRAFFIC, []
         for hosted in list(self._topics.values()):
@@ -269,8 +270,8 @@ class ReplicaManager:
             first += len(handles)
 
     def _has_alone(self, chunk: PartitionChunk, at: int, count: int) -> bool:
-        """Returns whether this broker is the only replica and the leader of all these rows, and all other columns are
-        equal."""
+        """Returns whether this broker is the only replica and the leader of all these rows, and the rows have the same
+        values in all other columns."""
         leads = chunk.leader[at] == self._node_id and chunk.replicas_of(at) == (self._node_id,)
         return leads and chunk.alike(at, count)
 

@@ -31,7 +31,8 @@ from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-STEP_BYTES: Final = 4 << 20  # bytes to compact between two checks of the rate limit and of a request to stop
+# After compacting this many bytes, a thread checks the rate limit and whether it has to stop.
+STEP_BYTES: Final = 4 << 20
 # The nice value of a cleaner thread. It gives the thread a lower priority than the threads of the data plane.
 CLEANER_NICE: Final = 10
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit for the offset map of one thread
@@ -103,7 +104,7 @@ class LogCleaner:
         self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        # Logs that could not be compacted, each with the end of the time in which the cleaner skips it.
+        # Maps each log that could not be compacted to the time until which the cleaner skips the log.
         self._resting: dict[Key, int] = {}
         self._stopping = False
         self._rate_since_ns = 0

@@ -51,8 +51,8 @@ def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: in
 
 
 def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
-    """Returns the first offset that is not compacted. Ignores a checkpoint outside the log, because the log was
-    restarted at a new offset or was truncated."""
+    """Returns the first offset that is not compacted. Ignores a checkpoint outside the log. Such a checkpoint remains
+    after the log was truncated or was restarted at a new offset."""
     start = handle.log_start_offset
     if cleaned_until is None or not start <= cleaned_until <= handle.end_offset:
         return start

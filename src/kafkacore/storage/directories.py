@@ -176,7 +176,7 @@ def open_zookeeper_directories(
 def format_command(config: BrokerConfig, loaded: Loaded) -> str:
     """Returns the command that formats the unformatted directories. A user who pastes the command must replace FILE by
     the name of the configuration file. For a node that is not a cluster by itself, the user must also replace ID, and
-    VOTERS if it is a controller."""
+    also VOTERS if the node is a controller."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
     is_controller = "controller" in config.process_roles
     voters = config.controller_quorum_voters

@@ -123,8 +123,8 @@ class FutureLogs:
                 self._idle.notify_all()
 
     def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE, name: str | None = None) -> None:
-        """Removes a future log and renames its directory. With `name`, leaves a future log in another directory. Call
-        this inside `alone`, or at a start."""
+        """Removes a future log and renames its directory. With `name`, does nothing if the directory has another name.
+        Call this inside `alone`, or while the node starts."""
         with self._mutex:
             future = self._futures.get(key)
             if future is not None and name not in (None, future.name):
@@ -162,7 +162,7 @@ class FutureLogs:
 
     def replace_current(self, key: Key) -> None:
         """Replaces the current log by the future log while appends wait. The former directory is deleted later. Raises
-        MoveCancelled. Raises OSError if nothing was changed."""
+        MoveCancelled and OSError. After either error, the current log stays in use."""
         with self.alone(key):
             current, source, future = self._both(key)
             future.handle.flush()  # syncs most of the last copy before appends wait for the sync
@@ -207,8 +207,8 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # The current log stays in use. At its next start, the node must not find a second log for the partition, so
-            # the new log is renamed.
+            # The current log stays in use. At its next start, the node must not find a second log for the partition. So
+            # this code renames the new log.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:
@@ -218,8 +218,8 @@ class FutureLogs:
             raise
 
     def promote(self, key: Key) -> None:
-        """Makes the future log the current log, at a start that found no other log for the partition. Raises
-        OSError."""
+        """Makes the future log the current log. The starting node calls this if it has found no other log for the
+        partition. Raises OSError."""
         with self._mutex:
             future = self._futures.pop(key)
         handle = self._settle(future, future.handle.log_start_offset, future.handle.end_offset)

@@ -39,9 +39,9 @@ def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) 
     """Completes or undoes the steps that a crash interrupted, and returns the files of the log. `listed` contains the
     names in the directory, if the caller has already read them. Raises OSError.
 
-    Removes `.deleted` and `.cleaned` files. With a `.cleaned` file, also removes every `.swap` file at its offset or a
-    later one (KAFKA-6264). Replaces segments by the remaining `.swap` files that were made from them. Removes indexes
-    without a segment.
+    Removes `.deleted` and `.cleaned` files. If there is a `.cleaned` file, also removes every `.swap` file with the
+    same or a later offset (KAFKA-6264). Replaces segments by the remaining `.swap` files that were made from them.
+    Removes indexes without a segment.
     """
     found = LogFiles(files.list(path) if listed is None else listed)
     if found.has_left_overs:
@@ -150,7 +150,8 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     for name in gone:
         _remove_leftover(path, name, files)
     if cleaned and gone:
-        # Otherwise, a .swap file that survives without its .cleaned files would replace the segments.
+        # The .cleaned files may go only after these files. Otherwise a crash could leave a .swap file without its
+        # .cleaned files, and the next start would replace the segments by that .swap file.
         files.sync_directory(path)
     for name in cleaned:
         _remove_leftover(path, name, files)

@@ -266,8 +266,9 @@ class LogManager:
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
         """Returns the partitions of a topic, and creates those that do not exist. A new partition has no files until
-        its first append. It belongs to `path`, or without `path` to the uncordoned directory with the fewest logs. In
-        an offline directory, a new partition is offline from the beginning."""
+        its first append. `path` is the directory of the new partitions. Without `path`, each new partition belongs to
+        the uncordoned directory with the fewest logs. In an offline directory, a new partition is offline from the
+        beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -318,9 +319,9 @@ class LogManager:
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
-        """Assigns all logs to `path`, or without `path` each log to the directory with the fewest logs. The controller
-        may choose this broker before it learns that every directory is cordoned. New logs then go to the first
-        directory, as in Kafka."""
+        """Assigns all logs to `path`. Without `path`, assigns each log to the directory with the fewest logs. The
+        controller may choose this broker before it learns that every directory is cordoned. New logs then go to the
+        first directory, as in Kafka."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
             serving = [one for one in serving if not one.cordoned] or serving[:1]
@@ -419,7 +420,7 @@ class LogManager:
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE, name: str | None = None) -> None:
         """Drops the future log of a partition. Call this if the move was cancelled, or if this broker no longer has a
-        replica of the partition. With the `name` of its directory, drops no other future log."""
+        replica of the partition. With `name`, does nothing if the future log's directory has another name."""
         with self.futures.alone(key):
             self.futures.drop(key, kind, name)
 
@@ -528,7 +529,7 @@ class LogManager:
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         for directory in self._directories:
-            # Without the load, the file would lose the offsets of logs that are not known yet.
+            # While a directory is not loaded, some of its logs are not known. A new file would lose their offsets.
             if directory.loaded and not directory.failed:
                 self._checkpoint(directory, name, offsets_of)
 
@@ -585,8 +586,9 @@ class LogManager:
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
         """Closes every log. If `clean`, also writes the checkpoints, and marks the directories without an error as
-        cleanly shut down. Without this mark, the node recovers the logs at its next start, as after a crash. If a start
-        ended before it had loaded a directory, the directory stays as clean as it was."""
+        cleanly shut down. Without this mark, the node recovers the logs at its next start, as after a crash. A
+        directory that the node has not loaded gets the mark only if the previous run shut the directory down
+        cleanly."""
         self.await_cuts(False)
         self.checkpoint_cuts()
         for directory in self._directories:
@@ -636,7 +638,7 @@ def _shut(handle: PartitionHandle) -> bool:
     try:
         handle.shut()
     except OSError:
-        # `fail` reports a failed directory once, with the reason. It may have thousands of logs.
+        # `fail` reports a failed directory once, with the reason. A directory may contain thousands of logs.
         if not handle.directory.offline_errno:
             LOG.exception("%s-%d could not be shut down cleanly", handle.topic, handle.index)
         return False

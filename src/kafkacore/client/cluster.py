@@ -188,8 +188,8 @@ class Cluster:
 
     def topic_with_id(self, name: str, topic_id: Uuid | None, limit: float) -> Topic:
         """Returns the metadata of a topic. Requests it again while the topic has another id than `topic_id`: the cached
-        metadata may be older than the topic, and some brokers may not know the topic's new id yet. Returns the other
-        topic in the end."""
+        metadata may be older than the topic, and some brokers may not know the topic's new id yet. If the id still
+        differs in the end, returns the topic that has the other id."""
         topic = self.topic(name, limit)
         for look in range(_LOOKS):
             if topic_id is None or topic.id is None or topic.id == topic_id:

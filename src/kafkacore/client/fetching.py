@@ -1,5 +1,5 @@
-"""Fetch requests to one broker, in a fetch session (KIP-227). They use topic ids if the broker supports them
-(KIP-516)."""
+"""Fetch requests to one broker, in a fetch session (KIP-227). The requests use topic ids if the broker supports topic
+ids (KIP-516)."""
 
 from __future__ import annotations
 

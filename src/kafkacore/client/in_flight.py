@@ -1,7 +1,7 @@
 """The requests that a producer or a reader has in flight, at most one to each broker, and the clock of their deadlines.
 
 A client has no thread. While its caller does something else, nobody sends or receives, and responses that have arrived
-stay unread. So no broker is late because of such a pause, and the clock leaves these pauses out.
+stay unread. A broker must not count as late because of such a pause, so the clock leaves these pauses out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class OwnTime:
 
 
 class Request(NamedTuple, Generic[Cargo]):
-    """A request in flight. `cargo` tells its owner the subject of the request, and `deadline` is in the own time."""
+    """A request in flight. From `cargo`, the owner knows the subject of the request. `deadline` is a time of
+    `OwnTime`."""
 
     connection: Connection
     correlation_id: int
@@ -44,8 +45,8 @@ class Request(NamedTuple, Generic[Cargo]):
 
 
 class InFlight(Generic[Cargo]):
-    """The requests in flight, by broker. When a request is lost, its owner's `lost` gets the broker, the error and the
-    cargo, and the broker is free for another request."""
+    """The requests in flight, by broker. When a request is lost, the broker becomes free for another request, and this
+    object calls the owner's function `lost` with the broker, the error and the cargo."""
 
     def __init__(self, api: str, own_time: OwnTime, lost: Callable[[int, Exception, Cargo], None]) -> None:
         self._api = api

@@ -57,7 +57,7 @@ class _Line:
 class _Batch(NamedTuple):
     data: bytes
     records: int
-    deadline: float  # in the producer's own time
+    deadline: float  # a time of the producer's `OwnTime`
 
 
 class Producer:
@@ -75,7 +75,8 @@ class Producer:
         self._time = OwnTime()
         self._in_flight: InFlight[list[tuple[str, int]]] = InFlight("Produce", self._time, self._broke)
         self._sticky: dict[str, int] = {}
-        # The times at which batches that wait for a retry, or for a connection to a failed broker, can be sent.
+        # For each batch that waits for a retry, or for a connection to a failed broker: the time from which it can be
+        # sent.
         self._blocked_until: list[float] = []
         self._queued_bytes = 0
         self._ids: tuple[int, int] | None = None

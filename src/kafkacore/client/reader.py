@@ -61,10 +61,10 @@ class _Part:
         self.topic_id: Uuid | None = wanted.topic_id
         self.leader = -1
         self.leader_epoch = -1
-        self.replica = -1  # the closer replica from which the leader said to read (KIP-392)
+        self.replica = -1  # the closer replica that the leader has named for reads (KIP-392), or -1
         self.failures = 0
         self.not_before = 0.0
-        self.progress_at = now  # in the reader's own time
+        self.progress_at = now  # a time of the reader's `OwnTime`
         self.seen = "the leader has not answered"
 
     @property

@@ -138,7 +138,8 @@ def _skip_tags(value: bytes, at: int) -> int:
 
 
 def last(data: bytes) -> tuple[int, int]:
-    """Returns where the last of the complete batches at the beginning of `data` begins and ends, or (0, 0)."""
+    """Returns the start and the end of the last complete batch in `data`, or (0, 0) if the first batch is
+    incomplete."""
     start = at = 0
     while at + HEADER_BYTES <= len(data):
         _, length, _, magic, *_ = _HEADER.unpack_from(data, at)

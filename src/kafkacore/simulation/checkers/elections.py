@@ -77,8 +77,8 @@ class EpochsGrow(Checker):
 
 
 class VotesPersist(Checker):
-    """A vote is on the voter's disk before it leaves the node, and a node votes for only one candidate in an epoch. A
-    leader also has its vote for itself on disk. A vote stays on disk until its epoch ends or has a leader."""
+    """A node sends a vote only when the vote is on its disk, and it votes for only one candidate in an epoch. A leader
+    also has its vote for itself on disk. A vote stays on disk until its epoch ends or has a leader."""
 
     def __init__(self) -> None:
         self._disks: dict[int, tuple[int, int]] = {}

@@ -45,8 +45,8 @@ class _Newest:
 class FencedLeadersAreSilent(Checker):
     """Once a broker has learned that it no longer leads a partition, it acknowledges no Produce that arrives later. A
     deposed leader that has not learned this yet must also stop acknowledging once a later leader has acknowledged
-    something, because its ISR can no longer be complete. However, it may acknowledge again a batch that it already
-    has."""
+    something, because the deposed leader's ISR can no longer be complete. However, the deposed leader may acknowledge
+    again a batch that it already has."""
 
     def __init__(self) -> None:
         self._newest = _Newest()
@@ -76,7 +76,7 @@ class FencedLeadersAreSilent(Checker):
 
 
 class _Leadership(NamedTuple):
-    """The role of a broker: whether it leads, and the epoch and the time of the beginning of this role."""
+    """The role of a broker: whether it leads, and in which epoch and at which time this role began."""
 
     leads: bool = False
     epoch: int = -1
@@ -106,7 +106,7 @@ class AcknowledgedByTheirLeader(Checker):
                 f"{what} in the leadership that began in epoch {epoch}; the records at their offset are of epoch "
                 f"{seen.written_in}"
             )
-        # The broker may have decided to acknowledge them shortly before it began to follow.
+        # The broker may have decided to acknowledge the records shortly before it began to follow.
         if not leads and 0 <= seen.epoch < epoch and seen.answered_ns - at_ns > SHORTLY_NS:
             raise self.broken(f"{what}, although it has followed another leader since epoch {epoch}")
 
@@ -205,8 +205,8 @@ class HighWatermarkNeedsMinIsr(_SameLeadership):
 
 
 class JoiningReplicasAreAwaited(_SameLeadership):
-    """The high watermark does not rise above the end of a replica outside the ISR that is caught up and whose broker
-    may join the ISR. Otherwise this replica could never join (KIP-966)."""
+    """The high watermark does not rise above the end of a replica that may join the ISR: it is outside the ISR, it is
+    caught up, and its broker may join. Otherwise this replica could never join (KIP-966)."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         before = {each.broker: each for each in old.followers}
@@ -261,7 +261,7 @@ class PositionsAreFetched(Checker):
 
 class HighWatermarkIsSynced(Checker):
     """If each record must be synced (flush.messages=1), a leader raises its high watermark only over records that are
-    on its disk. Otherwise a client could read a record that a power cut takes back."""
+    on its disk. Otherwise a client could read a record that a power cut removes later."""
 
     def rises(self, seen: SyncedBelow) -> None:
         if seen.high_watermark > seen.end:

@@ -103,7 +103,8 @@ class CommittedStays(Checker):
         self._logs: dict[int, NodeLog] = {}
         self._voters: frozenset[int] = frozenset()
         self._committed: dict[int, Entry] = {}
-        self._commit_epochs: list[tuple[int, int]] = []  # (end, epoch of the leader that committed up to it)
+        # Each pair is an end offset, and the epoch of the leader that committed the entries below this offset.
+        self._commit_epochs: list[tuple[int, int]] = []
 
     def _log(self, node: int) -> NodeLog:
         return self._logs.setdefault(node, NodeLog())

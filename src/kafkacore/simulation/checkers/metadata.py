@@ -22,8 +22,8 @@ AT_ONCE_MS: Final = 20  # a request that was answered within this time was forwa
 
 
 class ImagesAreEqual(Checker):
-    """All metadata images after the same offset are equal, on controllers and brokers. An image that was replayed from
-    the log or loaded from a snapshot equals them too."""
+    """All metadata images after the same offset are equal, on controllers and brokers. It makes no difference whether a
+    node has replayed the log or loaded a snapshot."""
 
     def __init__(self) -> None:
         self._images: dict[int, tuple[int, str, dict[str, object]]] = {}
@@ -104,8 +104,8 @@ class StaleBrokersAreRefused(Checker):
 
 
 class StaleReplicasStayOut(Checker):
-    """A controller accepts a replica in an ISR only in the registration in which the leader has seen the replica. If
-    the broker had registered again when the request arrived, it may have lost records since (KIP-903)."""
+    """A controller accepts a broker in an ISR only if the broker still has the registration in which the leader has
+    seen it. A broker that has registered again may have lost records since the leader saw it (KIP-903)."""
 
     def accepted(self, seen: IsrAccepted) -> None:
         for member in seen.members:
@@ -134,9 +134,9 @@ class BrokersCatchUpFirst(Checker):
 
 class SilentBrokersAreFenced(Checker):
     """A broker that has stopped or lost its connection is fenced within a time limit. Time counts only while a majority
-    of the controllers runs and one of them is active. It is counted from zero again when another controller becomes
-    active, because that controller gives each broker a full session, and when a delayed heartbeat of the broker
-    arrives."""
+    of the controllers runs and one of them is active. Counting starts again from zero when a delayed heartbeat of the
+    broker arrives. It also starts again when another controller becomes active, because that controller gives each
+    broker a full session."""
 
     def __init__(self, bound_ms: int) -> None:
         self._bound_ms = bound_ms
@@ -180,8 +180,8 @@ class AcknowledgedChangesStay(Checker):
     last change of that resource. A change without an answer may or may not have been made.
 
     A broker that forwards a change may send the request twice, and the network may delay one of the two requests. Then
-    the change is made again, even after later changes. This is possible only if the answer took longer than
-    AT_ONCE_MS."""
+    the controller makes the change again, even after later changes. This is possible only if the answer took longer
+    than `AT_ONCE_MS`."""
 
     def __init__(self) -> None:
         # For each change: its order, its value, whether it was acknowledged, and whether a request may still arrive.

@@ -159,8 +159,9 @@ class BrokerAlive(NamedTuple):
 
 
 class ControllersAlive(NamedTuple):
-    """Whether a majority of the controllers runs and is connected, and the active controller is the same as in the last
-    observation. The simulator computes this from its faults and from the controllers' state, not from messages."""
+    """Whether a majority of the controllers runs and is connected without losses or long delays, and both the voters
+    and the active controller are the same as in the last observation. The simulator computes this from its faults and
+    from the controllers' state, not from messages."""
 
     alive: bool
     at_ms: int
@@ -253,11 +254,11 @@ class ReplicaSettled(NamedTuple):
 
 
 class ProduceAnswered(NamedTuple):
-    """A broker answered for one partition of a Produce request with acks=all. `led_then` is whether the broker was the
-    leader in `epoch` when the request arrived, according to its own metadata. `leads_now` is whether it is the leader
-    now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
-    has the batch accepts it again. `written_in` is a leader epoch: the broker's log has a batch of this epoch at the
-    offset that the answer names. It is -1 if the log has no batch there, or if an earlier request had the same
+    """A broker answered for one partition of a Produce request with acks=all. `led_then` says whether the broker was
+    the leader in `epoch` when the request arrived, according to its own metadata. `leads_now` says whether it is the
+    leader now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that
+    already has the batch accepts it again. `written_in` is the leader epoch of the batch that the broker's log has at
+    the offset in the answer. `written_in` is -1 if the log has no batch there, or if an earlier request had the same
     batch."""
 
     node: int
@@ -308,8 +309,8 @@ class SyncedBelow(NamedTuple):
 
 class MemberKnown(NamedTuple):
     """A replica that a leader wants in the ISR. `epoch` is the broker epoch in the leader's request, or -1 if the
-    leader does not know it. `registered` is the epoch of that broker in the controller's committed metadata when the
-    request arrived, or -1."""
+    leader does not know it. `registered` is the broker epoch in the controller's committed metadata when the request
+    arrived, or -1 if that metadata did not contain the broker."""
 
     broker: int
     epoch: int
@@ -354,8 +355,8 @@ class LeaderSeen(NamedTuple):
 
 class MetadataAcknowledged(NamedTuple):
     """A client got a response that confirms its change. The resource now has this value, or does not exist if the value
-    is None. `order` is the number of the change among the changes of this resource, all of which one client makes in
-    sequence. The response took `took_ms`."""
+    is None. One client makes all changes of a resource, one after the other, and `order` is the number of this change
+    among them. The response took `took_ms`."""
 
     resource: str
     value: object
@@ -493,7 +494,7 @@ class Healed(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """Something that must happen after the faults end has happened. `what` is its name."""
+    """An event has happened that must happen after the faults end. `what` is the name of the event."""
 
     what: str
     at_ms: int

@@ -20,8 +20,8 @@ class NodesGoOn(Checker):
 
 
 class HandlersAnswer(Checker):
-    """Every request gets the response that its handler has made, and never the error that stands for a defect of the
-    node."""
+    """Every request gets the response that its handler has made, and never UNKNOWN_SERVER_ERROR, which would mean that
+    the node has a defect."""
 
     def failed(self, seen: HandlerFailed) -> None:
         raise self.broken(f"{seen.request}: {seen.error}")

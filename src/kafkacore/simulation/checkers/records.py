@@ -130,9 +130,9 @@ class ProducersWriteInOrder(Checker):
 
     @staticmethod
     def _follow(known: list[Entry], producers: dict[int, tuple[int, int]], entry: Entry) -> str:
-        """Adds an entry. Returns what is wrong with it, or nothing."""
+        """Appends the entry to `known`. Returns what is wrong with the entry, or an empty string."""
         if known and known[-1].end != entry.base:
-            producers.clear()  # the records between were deleted, and with them perhaps batches of the producers
+            producers.clear()  # the deleted records in between may include batches of these producers
         known.append(entry)
         if entry.producer < 0 or entry.sequence < 0:
             return ""
@@ -171,8 +171,8 @@ class NoRecordTwice(Checker):
 
 class ProducersGoOn(Checker):
     """A leader stores the last batches of each producer, so it never refuses a producer's next batch or a repeated
-    batch. Two leaders may refuse: one that has lost records, and a deposed leader that lacks the last batches and has
-    not learned of its successor."""
+    batch. Two kinds of leaders may refuse a batch: a leader that has lost records, and a deposed leader that lacks the
+    last batches and has not learned of its successor."""
 
     def __init__(self) -> None:
         self._newest = -1
@@ -192,11 +192,12 @@ class ProducersGoOn(Checker):
 
 
 class AcknowledgedInOrder(Checker):
-    """A record has a higher offset than every record of its log that was acknowledged before it was sent."""
+    """When a client sends a record, the record gets a higher offset than all records of the log that are already
+    acknowledged."""
 
     def __init__(self) -> None:
-        # For each log: pairs of the time of an acknowledgement, and the highest offset that was acknowledged by that
-        # time. Both values grow along the list.
+        # For each log, a list of pairs: the time of an acknowledgement, and the highest offset that was acknowledged by
+        # that time. Both values grow along the list.
         self._heard: dict[str, list[tuple[int, int]]] = {}
 
     def acknowledged(self, seen: RecordAcknowledged) -> None:

@@ -188,8 +188,9 @@ class CleanElections(Checker):
 class CommittedRecordsAgree(Checker):
     """Any two replicas hold the same entries below their high watermarks. If an entry was ever below the high watermark
     of any replica, every member of the ISR in the newest metadata has the entry. A log starts above offset 0 only if a
-    client deleted the records below its log start offset. The records that a client deleted need not agree: a broker
-    that is killed before it saves its log start offset has some of them again, but no longer knows their epochs."""
+    client deleted the records below its log start offset. The replicas need not agree about records that a client
+    deleted: a broker that is killed before it saves its log start offset has some of these records again, but no longer
+    knows their epochs."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
@@ -245,8 +246,8 @@ class CommittedRecordsAgree(Checker):
                 )
 
     def _agree(self, log: str, node: int, offset: int) -> int:
-        """Compares a replica's entries with the known committed entries, and adds the replica's entries below its high
-        watermark to them. Returns an offset: below it, the replica agrees with all others."""
+        """Compares the replica's entries below `offset` with the known committed entries. An entry at a new offset
+        becomes a known committed entry. Returns the offset below which the replica agrees with all others."""
         key = (log, node)
         first = max(self._first.get(key, 0), self._deleted.get(log, 0))
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
@@ -261,8 +262,8 @@ class CommittedRecordsAgree(Checker):
                 raise self.broken(
                     f"replica {node} of {log} has committed {entry}, but another replica has committed {known}"
                 )
-            # The batch that contains the record at the log start offset may begin below it. Retention may also keep
-            # whole batches below the log start offset.
+            # The batch that contains the record at the log start offset may begin below that offset. Retention may also
+            # keep whole batches below the log start offset.
             if agreed and entry.base > agreed:
                 raise self.broken(f"replica {node} of {log} has a hole from {agreed} to {entry.base}")
             agreed = self._compared[key] = entry.end
@@ -309,14 +310,14 @@ class ReplicasConverge(Checker):
 
 
 class LatestCoversAcknowledged(Checker):
-    """A leader's answer to ListOffsets(latest) covers all records that were acknowledged, in its own epoch or an
-    earlier one, before the client sent the request (KIP-207). A deposed leader may return a lower offset until it
+    """A leader's answer to ListOffsets(latest) covers all records that leaders of its epoch or an earlier one had
+    acknowledged before the client sent the request (KIP-207). A deposed leader may return a lower offset until it
     learns of its successor."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
         self._epochs: dict[str, int] = {}
-        # (time of an acknowledgement, epoch, highest acknowledged end by then).
+        # For each log and acknowledgement: its time, the leader epoch at that time, and the offset after the record.
         self._ends: dict[str, list[tuple[int, int, int]]] = {}
 
     def image(self, seen: ImageSeen) -> None:

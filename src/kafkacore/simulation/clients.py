@@ -49,7 +49,8 @@ LOSSY_SHARE: Final = 0.25
 NEVER: Final = str((1 << 63) - 1)
 PIPELINED_SHARE: Final = 0.3  # the share of writes with two batches in flight
 GIVES_UP_SHARE: Final = 0.3  # how often a producer gives up instead of sending its batches again
-PADDINGS: Final = (0, 0, 0, 1_500)  # a batch that is larger than a sector of the disk can be torn by a power cut
+# The numbers of bytes that pad a record. Some batches are larger than a sector, so that a power cut can tear them.
+PADDINGS: Final = (0, 0, 0, 1_500)
 LEADER_ONLY_SHARE: Final = 0.25  # the share of batches with acks=1, whose records may be only on the leader
 RETENTION: Final = "retention.ms"
 MIN_ISR: Final = "min.insync.replicas"
@@ -65,8 +66,8 @@ class SeededClient(Actor):
 
     The client does one thing at a time, except that writes to several partitions may wait at the same time. `replicas`
     and `configs` apply to its topics, but some topics have only one replica. An `idempotent` client sends its records
-    again until it knows whether they are stored, or gives up; any other client sends them once. Some topics allow
-    unclean elections, or sync nothing; `lossy` holds their names. No checker requires that their records survive.
+    again until it knows whether they are stored, or gives up; any other client sends them once. `lossy` holds the names
+    of topics that allow unclean elections or never sync. No checker requires that the records of these topics survive.
     """
 
     def __init__(
@@ -88,11 +89,12 @@ class SeededClient(Actor):
         self._is_idempotent = random.random() < 0.7
         self._producer: Producer | None = None
         self._writes: dict[tuple[str, int], asyncio.Task[bool]] = {}
-        self._topics: dict[str, int] = {}  # the number of partitions of each topic that must exist
+        self._topics: dict[str, int] = {}  # maps each topic that must exist to its number of partitions
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
-        self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # the acknowledged and the highest sent offset
-        # The lowest commit without an answer. Its request may still arrive, even after the requests of later commits.
+        # For each group and log: the last acknowledged offset, and the highest offset that the client has sent.
+        self._commits: dict[tuple[str, str], tuple[int, int]] = {}
+        # The lowest offset whose commit got no answer. This commit may still arrive, even after later commits.
         self._unanswered: dict[tuple[str, str], int] = {}
         self.resources: dict[str, None] = {}  # every resource that this client asked to change
 
@@ -133,8 +135,8 @@ class SeededClient(Actor):
         self._see(Progressed(what, self._now_ns // NS_OF_A_MS))
 
     async def _change(self, resource: str, value: object, request: Any, error_of: Callable[[Any], int]) -> bool:
-        """Requests a change of the metadata. Reports to the judge whether the change was acknowledged or only may have
-        been made. Returns whether it was acknowledged."""
+        """Requests a change of the metadata. Returns whether the change was acknowledged, and reports this to the
+        judge. A change that was not acknowledged may have been made nevertheless."""
         self._orders += 1
         order = self._orders
         self.resources[resource] = None
@@ -160,7 +162,8 @@ class SeededClient(Actor):
         if replicas > 1:
             values[MIN_ISR] = self._random.choice(("1", "2"))
         if self._random.random() < LOSSY_SHARE:
-            # A topic with one replica loses what it has not synced. Any other topic loses records by unclean elections.
+            # A topic with one replica loses the records that are not synced. A topic with more replicas loses records
+            # in unclean elections.
             values |= {UNCLEAN: "true"} if replicas > 1 else {"flush.messages": NEVER}
             self._lossy[name] = None
             self._see(MayLoseRecords(name))
@@ -240,7 +243,7 @@ class SeededClient(Actor):
             self._writes[partition] = asyncio.get_running_loop().create_task(self._produce(*partition))
 
     async def _produce(self, name: str, index: int) -> bool:
-        """Sends one batch, or two at once. Returns whether all replicas in sync have acknowledged them."""
+        """Sends one batch, or two at once. Returns whether all replicas in sync have acknowledged these batches."""
         if self._is_idempotent and not await self._has_producer():
             return False
         # A record that was acknowledged with acks=1 may still be lost, so no checker requires that it survives.
@@ -311,7 +314,7 @@ class SeededClient(Actor):
         self, producer: Producer | None, name: str, index: int, batch: Batch, asked: int | None, told: Any | None
     ) -> bool:
         """Handles the result of a batch. `told` is the response of the broker `asked`, or None if no response came.
-        `asked` is None for a batch that a broker may refuse, because it follows another batch in flight. Returns
+        `asked` is None if a broker may refuse the batch, for example because an earlier batch was in flight. Returns
         whether the response acknowledges the batch."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):

@@ -206,7 +206,7 @@ class SimulatedNodes:
 
     def random_of(self, *names: object) -> Random:
         """Returns the random source for the purpose with these names. Each purpose has its own source, so more draws
-        for one purpose do not change another."""
+        for one purpose do not change the draws for another."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:
@@ -231,9 +231,9 @@ class SimulatedNodes:
 
 
 class SimulatedCluster(SimulatedNodes):
-    """A cluster with the given numbers of nodes: `controllers` and `brokers` have one role, and `combined` nodes have
-    both. Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration
-    lists the voters (kraft.version 0). Otherwise the metadata log holds them. `configs` sets configuration keys on
+    """A cluster of `controllers` nodes and `brokers` nodes with one role each, and of `combined` nodes with both roles.
+    Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration lists
+    the voters (kraft.version 0). Otherwise the metadata log holds the voters. `configs` sets configuration keys on
     every node. `of_node` maps a node id to the keys of that node alone.
     """
 

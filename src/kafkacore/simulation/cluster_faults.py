@@ -13,7 +13,7 @@ from kafkacore.simulation.node import SimulatedNode, State
 
 Begun = tuple[str, Undo]
 Link = tuple[int, int]
-# Failures cluster: this share of the faults hits the node that the last fault has hit, if it can.
+# Real failures often hit the same node again. So this share of the faults hits the node of the last fault, if possible.
 AGAIN_SHARE: Final = 0.4
 
 
@@ -274,8 +274,7 @@ class ClusterFaults:
         return any((source, target) not in self._cuts for target in targets)
 
     def stall(self, random: Random) -> Begun:
-        """Stalls all connections of a node, or each of them with a probability of a half, as when one of two network
-        paths fails."""
+        """Stalls all connections of a node, or about half of them, as when one of two network paths fails."""
         name = self._cluster[self._pick(random, self._ids)].name
         share = random.choice((0.5, 1.0))
         count, go_on = self._cluster.network.stall(name, lambda: random.random() < share)

@@ -63,8 +63,8 @@ CONFIGS: Final = {
 
 
 class HandlerErrors(logging.Handler):
-    """Collects the errors that the dispatchers of all nodes report: those that no handler has expected. An error of a
-    full or dead disk does not count."""
+    """Collects the errors that request handlers did not expect. The dispatchers of all nodes report these errors. An
+    error of a full or dead disk does not count."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -94,7 +94,7 @@ class WholeNodesRun:
     def __init__(
         self, seed: int, steps: int, brokers: int, expected: Sequence[str], unpromised: Collection[type[Checker]] = ()
     ) -> None:
-        """`expected` lists what must happen after the faults. The judge does without the checkers in `unpromised`."""
+        """`expected` lists what must happen after the faults. The judge leaves out the checkers in `unpromised`."""
         self.judge = Judge(expected, unpromised=unpromised)
         self.steps = steps
         self._seed, self._brokers = seed, brokers
@@ -120,7 +120,7 @@ class WholeNodesRun:
         return chosen
 
     def _begin(self, directories: Mapping[int, Uuid]) -> None:
-        """Makes the schedule of faults, the clients and the operator, which gets `directories`."""
+        """Makes the clients, the operator and the schedule of faults. The operator gets `directories`."""
         seed, replicas, is_synced = self._seed, self._replicas, self._is_synced
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
@@ -160,8 +160,9 @@ class WholeNodesRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            # Faults end one by one, so that the last one affects a cluster without other faults. A long wait exceeds
-            # FENCED_WITHIN_MS. It is not longer, because a healthy cluster works hard and seldom breaks an invariant.
+            # Faults end one by one, so that the last one affects a cluster without other faults. The longest wait
+            # exceeds `FENCED_WITHIN_MS`. A longer wait would cost much CPU time, and a cluster with few faults seldom
+            # breaks an invariant.
             while self._schedule.heal_one():
                 for _ in range(self._random.choice((0, 2, 15))):
                     self._run_for(1_000)
@@ -303,7 +304,7 @@ class ClusterRun(WholeNodesRun):
         up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
         up = [each for each in up if not self._faults.is_slow(each)]
         majority = len(voters) // 2 + 1
-        # The controllers from which a majority of the controllers can be reached in both directions.
+        # The controllers that have links in both directions to a majority of the controllers.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
         # A new active controller gives every broker a full session. While there is none, no broker can be fenced.
         active, was_active = cluster.active_controller, self._active_epoch

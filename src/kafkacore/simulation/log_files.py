@@ -17,8 +17,8 @@ CHECKPOINT: Final = ".checkpoint"
 
 class _Segment:
     """The part of a segment file that was read: its entries, their size in bytes, and the header of its last batch,
-    with the header's position. A later read compares the header with the file, to detect a truncation. A header has the
-    leader epoch, and a checksum of the records."""
+    with the header's position. A later read compares the header with the file, to detect a truncation. This works
+    because a header contains the leader epoch and a checksum of the records."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -27,8 +27,8 @@ class _Segment:
         self.last_at, self.last_header = 0, b""
 
     def read(self, size: int, part: Callable[[int, int], bytes]) -> None:
-        """Reads what was added to a file, or all of it if it was truncated. The file has `size` bytes, and `part`
-        returns those from a position."""
+        """Reads what was added to a file, or the whole file if it was truncated. The file has `size` bytes. `part` gets
+        a position and a number of bytes, and returns these bytes."""
         if size < self.size or part(self.last_at, len(self.last_header)) != self.last_header:
             self.entries, self.voters, self.size, self.last_at, self.last_header = [], [], 0, 0, b""
         if size == self.size:
@@ -114,8 +114,8 @@ class LogFiles:
         return self._epoch_at_start if offset == self.start else None
 
     def voters(self) -> frozenset[int]:
-        """Returns the voters in the last VotersRecord of the log as it was read, or else those in its newest snapshot.
-        The set is empty if neither contains voters."""
+        """Returns the voters in the last VotersRecord of the part of the log that was read. If that part has none,
+        returns the voters in the newest snapshot. The set is empty if neither contains voters."""
         for name in sorted(self._segments, reverse=True):
             if found := self._segments[name].voters:
                 return found[-1][1]

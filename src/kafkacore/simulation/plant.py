@@ -61,8 +61,8 @@ def planted(bug: PlantedBug | None) -> Iterator[None]:
     """Plants the bug for the duration of a `with` block. Raises AttributeError if the code that the bug patches no
     longer exists, and RuntimeError if this build does not contain the native bug.
 
-    A node imports some modules only when it needs them. If such a module imported a faulty function by its name, it
-    would keep that function after the block. So this function imports the modules that could do that first.
+    A node imports some modules only when it needs them. If such a module imported a faulty function by its name, the
+    module would keep that function after the block. So this code imports such modules before it plants the bug.
     """
     patches = () if bug is None else bug.patches
     owners = [owner_of(patch.owner) for patch in patches]

@@ -406,34 +406,37 @@ NATIVE: Final = tuple(
     for name, bug in NATIVE_BUGS.items()
     if bug.found_by
 )
-# The bugs that no test searches for, because a search of 60 s finds them too rarely, and what a run needs to show them.
+# No test searches for these bugs, because a search of 60 s finds them too rarely. Each text says what must happen in a
+# run that shows the bug.
 RARE: Final = MappingProxyType(
     {
         "acknowledgement-outlives-its-leadership": (
-            "A write must wait while its leader is deposed, and until this broker leads again. A run in eight has "
+            "A write must wait while its leader is deposed, and until this broker leads again. One run in eight has "
             "such a write whose records a checker can compare."
         ),
         "alter-partition-without-broker-epoch": (
-            "An AlterPartition request must be late until the replica that it adds has registered again and is "
-            "unfenced, and nothing else may change the partition in between: three faults in this order."
+            "An AlterPartition request must be late until the broker of the replica that it adds to the ISR has "
+            "registered again and is unfenced. Nothing else may change the partition in between. This takes three "
+            "faults in the right order."
         ),
         "fenced-heartbeat-counted": (
-            "A heartbeat must be late until its sender has restarted and registered. A run in ten has such a heartbeat."
+            "A heartbeat must be late until its sender has restarted and registered. One run in ten has such a "
+            "heartbeat."
         ),
         "native-producer-epoch-ignored": (
-            "A batch must be late until its producer has given up, and a batch of the next epoch is in the log."
+            "A batch must be late until its producer has given up and has a batch of its next epoch in the log."
         ),
         "native-unfenced-follower": (
             "No run shows it. A follower that appends a late answer of a deposed leader truncates these records at its "
             "next fetch, and until then they differ only above the high watermark."
         ),
         "native-recovery-point-ahead": (
-            "A segment must roll and a checkpoint be written before the roll is synced, and a power cut in these "
-            "milliseconds must tear a batch of the old segment whose first and last sectors survive."
+            "A segment must roll, and the broker must write a checkpoint before it has synced the roll. A power cut in "
+            "these milliseconds must tear a batch of the old segment whose first and last sectors survive."
         ),
         "native-acknowledged-across-truncation": (
-            "No run shows it. Only followers truncate, and the end of a leadership ends its acknowledgements before. "
-            "This fence is for callers that truncate in another way."
+            "No run shows it. Only followers truncate, and a leader that becomes a follower first ends the "
+            "acknowledgements of its leadership. This fence is for callers that truncate in another way."
         ),
     }
 )

@@ -2,7 +2,7 @@
 bugs.
 
 To make such a build, run `KAFKACORE_PLANTED=1 ... setup.py build_ext` in a copy of the tree. `ci/sanitize.sh planted`
-runs tests with one. A bug is planted for the whole process, so all simulated nodes of a cluster have it.
+runs tests with such a build. A bug is planted for the whole process, so all simulated nodes of a cluster have the bug.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """An idempotent producer of a simulated client (KIP-98). It has up to two batches in flight for each partition, and
-sends them again, in their order, until they are acknowledged or it gives up."""
+sends these batches again, in their order, until a broker acknowledges them or the producer gives up."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class Producer:
         return batch
 
     def is_known(self, name: str, index: int) -> bool:
-        """Returns whether brokers know this producer. A broker that does not accepts any first batch, even if another
-        batch should come before it."""
+        """Returns whether brokers know this producer, because one has acknowledged a batch. A broker that does not know
+        the producer takes any batch as the first one, even if another batch should come before it."""
         return (name, index) in self._acknowledged
 
     def may_be_refused(self, name: str, index: int, batch: Batch) -> bool:
-        """Returns whether a broker may refuse a batch for its sequence number: another batch should come before it, or
-        a later one was accepted before it."""
+        """Returns whether a broker may refuse a batch because of its sequence number. This can happen if an earlier
+        batch is still in flight, or after a broker has accepted the partition's batches in the wrong order."""
         return self.in_flight(name, index)[:1] != [batch] or (name, index) in self._overtaken
 
     def end(self, name: str, index: int, batch: Batch) -> None:

@@ -113,7 +113,7 @@ class SeededReader(Actor):
             return None
         told = answer.responses[0].partitions[0]
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The topic has lost records. The next read begins with those that are left.
+            # The topic has lost records. The next read begins with the records that remain.
             floor = self._written.floors.get((name, index), 0)
             self._positions[name, index] = floor if offset != floor else 0
         if told.error_code != NO_ERROR:

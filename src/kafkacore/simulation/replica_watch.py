@@ -38,7 +38,8 @@ class _Replica:
         self.log = f"{handle.topic}-{handle.index}"
         self.handle = handle
         self.files = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
-        self.written = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")  # `files` reports each change once
+        # For `epoch_at`. It has its own files object, because `files` reports each change only once.
+        self.written = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
         self.is_new = True
         self.state: State = ("", -1, 0, 0, 0, -1)
 

@@ -22,7 +22,7 @@ class Routes:
         self._client = cluster.client(name)
         self._random = random
         self._brokers = [node.node_id for node in cluster.brokers]
-        self._leaders: dict[tuple[str, int], Leader] = {}  # the last metadata answer
+        self._leaders: dict[tuple[str, int], Leader] = {}  # the newest leaders in the responses to Metadata requests
 
     @property
     def wall_ms(self) -> int:

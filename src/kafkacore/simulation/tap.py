@@ -218,7 +218,7 @@ class WireTap:
 
     def _produce_answered(self, node: int, asked: _Asked, response: Any) -> None:
         if asked.request.acks != ALL:
-            return  # a deposed leader may answer it
+            return  # a deposed leader may acknowledge such a request
         for topic in response.responses:
             for each in topic.partition_responses:
                 key = (topic.name, each.index)

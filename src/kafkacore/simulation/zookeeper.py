@@ -20,7 +20,8 @@ MAX_TICKS: Final = 20  # the longest session timeout in ticks; the shortest is 2
 
 
 class SimulatedSession:
-    """A client's session with the service. Any server continues the session if the client gives its password."""
+    """A client's session with the service. Any server continues the session if the client sends the session's
+    password."""
 
     def __init__(self, session_id: int, password: bytes, timeout_ms: int, opened_zxid: int) -> None:
         self.session_id = session_id
@@ -119,7 +120,7 @@ class SimulatedZooKeeper:
         is_up = any(server.is_up for server in self.servers.values())
         for session in list(self.sessions.values()):
             if not is_up:
-                session.heard_at_ms = now_ms  # the ensemble gives each session its whole time when it is back
+                session.heard_at_ms = now_ms  # an ensemble that is back gives each session its whole timeout again
             elif now_ms - session.heard_at_ms > session.timeout_ms:
                 self.expire(session.session_id)
         self._watch_the_time()

@@ -17,8 +17,8 @@ TICK_MS: Final = 500
 
 
 class SimulatedZooKeeperCluster(SimulatedNodes):
-    """`brokers` nodes in ZooKeeper mode, of which each can become the controller, and `servers` ZooKeeper servers, each
-    on its own machine. `configs` sets configuration keys on every node."""
+    """A cluster with the given numbers of brokers in ZooKeeper mode and of ZooKeeper servers. Each broker can become
+    the controller. Each server is on its own machine. `configs` sets configuration keys on every broker."""
 
     def __init__(
         self, seed: int, *, brokers: int = 3, servers: int = 3, configs: Mapping[str, str] = MappingProxyType({})

@@ -16,8 +16,8 @@ from kafkacore.zookeeper.operations import Code, Delete, ZooKeeperError
 OF_QUORUMS: Final = (
     "loss of a zone",
     "controllers out of reach",
-)  # faults that need controllers with nodes of their own
-ADMINISTRATOR: Final = 0  # the session of writes that no broker makes
+)  # faults that need controllers on nodes of their own
+ADMINISTRATOR: Final = 0  # the session id for writes that do not come from a broker
 
 
 class ZooKeeperFaults(ClusterFaults):
@@ -41,8 +41,8 @@ class ZooKeeperFaults(ClusterFaults):
         ]
 
     def explains(self, node: SimulatedNode) -> bool:
-        """Returns whether a failure of this node is expected. A broker whose session ends while the broker starts gives
-        up, as in Apache Kafka, and is started again."""
+        """Returns whether a failure of this node is expected. If a broker's session ends while the broker starts, the
+        broker gives up, as in Apache Kafka. The run starts it again later."""
         error = node.error
         is_over = isinstance(error, ZooKeeperError) and error.code is Code.SESSION_EXPIRED
         return is_over or super().explains(node)

@@ -24,7 +24,8 @@ CONFIGS: Final = {
 
 
 class ZooKeeperRun(WholeNodesRun):
-    """A run of `brokers` nodes in ZooKeeper mode on an ensemble of `servers`. `steps` is the number of faults."""
+    """A run with the given numbers of brokers in ZooKeeper mode and of ZooKeeper servers. `steps` is the number of
+    faults."""
 
     cluster: SimulatedZooKeeperCluster
     _watcher: ZooKeeperWatcher
@@ -32,12 +33,13 @@ class ZooKeeperRun(WholeNodesRun):
     def __init__(self, seed: int, steps: int, brokers: int, servers: int) -> None:
         # If a leader restarts while no controller is active, the next controller finds the leader alive and does not
         # raise the leader epoch, as in Apache Kafka. Until the followers fetch, the leader has the high watermark of
-        # its last checkpoint.
+        # its last checkpoint, and may return it as the latest offset.
         super().__init__(seed, steps, brokers, EXPECTED, unpromised=(LatestCoversAcknowledged,))
         self.cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, servers=servers, configs=self._choose(CONFIGS))
         self._watcher = ZooKeeperWatcher(self.cluster, self.judge, OFFSETS_PARTITIONS)
         # A follower reports its records to the leader before it has synced them. In KRaft mode, a broker that has lost
-        # its power leaves all ISRs (KIP-966). A controller of ZooKeeper mode does not notice the loss.
+        # its power leaves all ISRs (KIP-966). A controller of ZooKeeper mode does not notice the loss of power, so
+        # brokers never lose their power in these runs.
         self._faults = ZooKeeperFaults(self.cluster, brokers_lose_power=False)
         self._begin({})
 

@@ -71,8 +71,8 @@ class InFlight(Generic[Cargo]):
         self._requests[node] = Request(connection, correlation_id, self._time.now() + timeout_s, cargo)
 
     def give_up(self) -> None:
-        """Gives up the requests that are late, and those whose connection the client has closed because the broker left
-        the cluster. Call it before `wait`, after everything that may request metadata."""
+        """Gives up the requests that are late, and the requests whose connection the client has closed because the
+        broker left the cluster. Call this before `wait`, after everything that may request metadata."""
         for node, each in list(self._requests.items()):
             if not each.connection.is_open:
                 reason = f"the connection to {each.connection.place} was closed: the broker has left the cluster"

@@ -1,5 +1,5 @@
-"""Kafka's client keys: those that the client honours, with their defaults, those that it ignores, and those that it
-refuses."""
+"""Kafka's client keys. The client honours some keys, which have their defaults here. It ignores other keys, and refuses
+the rest."""
 
 from __future__ import annotations
 

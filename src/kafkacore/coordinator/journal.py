@@ -24,12 +24,12 @@ from kafkacore.protocol.errors import ErrorCode
 LOG: Final = logging.getLogger("kafkacore.coordinator")
 MAX_WAITING: Final = 10_000  # at most this many writes wait to be appended; at this limit the shard accepts no requests
 _ALL_ACKS: Final = -1
-_TOO_LARGE: Final = -2  # used instead of a write's offset
+_TOO_LARGE: Final = -2  # replaces the offset of a write that is too large for any batch
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; then the journal waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
-# What a write waits for: a kind of `partition_watch`, an offset, and the `generation` of the leadership in which the
-# journal made the append.
+# The condition for which a write waits: a kind of `partition_watch`, an offset, and the `generation` of the leadership
+# in which the journal made the append.
 Acknowledgement = tuple[int, int, int]
 # With either code, the high watermark has passed the records, so they are committed. Only the client of a Produce needs
 # to learn that the ISR has shrunk.

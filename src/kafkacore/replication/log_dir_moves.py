@@ -20,7 +20,7 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-PART_BYTES: Final = 16 << 20  # after this many bytes, check again whether the move may continue
+PART_BYTES: Final = 16 << 20  # after this many bytes, a copy checks again whether the move may continue
 LEAST_PAUSE_S: Final = 0.001
 NEAR_BYTES: Final = 1 << 20  # when fewer bytes than this remain, appends wait until those bytes are copied
 

@@ -92,7 +92,7 @@ class SimulatedNodes:
 
     @property
     def active_controller(self) -> SimulatedNode | None:
-        """Returns the node with the newest epoch among those that regard themselves as the active controller, or
+        """Returns the node with the newest epoch among the nodes that regard themselves as the active controller, or
         None."""
         active = [node for node in self if node.is_active_controller]
         return max(active, key=lambda node: node.controller_epoch, default=None)

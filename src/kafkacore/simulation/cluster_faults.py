@@ -26,7 +26,7 @@ class ClusterFaults:
         self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)
         self._last = self._ids[0]  # the node that the last fault has hit
-        self._cuts: dict[Link, int] = {}  # the number of active faults that cut each link
+        self._cuts: dict[Link, int] = {}  # maps each link to the number of active faults that cut it
         self._slow: dict[int, int] = {}  # maps each node to the number of active faults that slow down its disk
         self._full: dict[int, int] = {}  # maps each node to the number of active faults that fill its disk
         self._was_full: dict[int, int] = {}  # maps each node to its last life (run of its process) with a full disk

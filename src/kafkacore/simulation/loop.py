@@ -232,7 +232,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 def _give_up(coroutine: Any) -> None:
     """Closes a coroutine that never continues. If it has not started, its arguments may be coroutines that it would
-    have awaited. Nobody else closes those."""
+    have awaited. Closes these too, because nobody else does."""
     if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         for each in coroutine.cr_frame.f_locals.values():
             if inspect.iscoroutine(each):

@@ -19,7 +19,7 @@ from kafkacore.simulation.loop import SimulatedLoop
 from kafkacore.simulation.machine import Machine
 from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
 
-RETRANSMIT_S: Final = 0.2  # doubles with each attempt
+RETRANSMIT_S: Final = 0.2  # how long a sender waits before it sends a lost packet again; doubles with each attempt
 RETRANSMIT_MAX_S: Final = 3.0
 GIVE_UP_S: Final = 20.0  # how long a sender waits until its packets are confirmed; Linux waits 15 minutes
 _FIRST_PORT: Final = 40_000

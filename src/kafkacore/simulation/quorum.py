@@ -125,7 +125,7 @@ class Replica:
         self._persisting = False
         self._timer_ms = NEVER_MS
         self._offset_ms = 0.0
-        self._seen: tuple[int, int, int] = (-1, -1, -1)  # epoch, leader, high watermark
+        self._seen: tuple[int, int, int] = (-1, -1, -1)  # the last observed epoch, leader and high watermark
         self._waiting: list[tuple[int, int, bytes]] = []  # offset, epoch and value of appends that have no answer yet
 
     @property

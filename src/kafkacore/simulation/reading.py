@@ -61,7 +61,7 @@ class SeededReader(Actor):
             await what(*self._random.choice(list(self._written.ends)))
 
     async def read_on(self, name: str, index: int) -> None:
-        """Reads the records after those that this reader has read before. Waits for them, as a consumer does."""
+        """Reads on where this reader's last read ended. Waits for new records, as a consumer does."""
         end = self._written.ends.get((name, index), 0)
         at = self._positions.get((name, index), end)
         found = await self.fetch(name, index, at, WAIT_MS)

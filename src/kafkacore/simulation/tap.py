@@ -93,7 +93,8 @@ class WireTap:
     ) -> None:
         self._judge, self._log_end, self._leads, self._registered = judge, log_end, leads, registered
         self._offsets_partitions, self._topic_name, self._epoch_at = offsets_partitions, topic_name, epoch_at
-        self._batches: set[tuple[str, int, bytes]] = set()  # the producer's batches in all Produce requests
+        # For each batch in the Produce requests so far: its topic, its partition, and the producer's fields.
+        self._batches: set[tuple[str, int, bytes]] = set()
         self._schedule = network.schedule
         # The key is the node's end of the connection.
         self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()

@@ -45,7 +45,7 @@ class Watched:
         self.high_watermark = 0
         self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
         self.images: dict[str, object] = {}
-        self.delivered: dict[str, int] = {}  # how far each state machine has received the records (an offset)
+        self.delivered: dict[str, int] = {}  # maps each state machine to the end offset of the records that it received
 
 
 class Watcher(NodesWatcher):
@@ -134,8 +134,8 @@ class Watcher(NodesWatcher):
         self._judge.see(LogSeen(watched.node.node_id, start, files.entries_from(start), files.epoch_before(start)))
 
     def _see_voters(self, watched: Watched) -> None:
-        """Reports the voters from a leader's log: those in its last VotersRecord, even if that record is not committed
-        yet (KIP-853). With static voters, the log contains no VotersRecord."""
+        """Reports the voters in the last VotersRecord of a leader's log, even if that record is not committed yet
+        (KIP-853). With static voters, the log contains no VotersRecord."""
         voters = watched.files.voters() or self.voters
         if voters != self.voters:
             self.voters = voters

@@ -26,7 +26,7 @@ class ZooKeeperFaults(ClusterFaults):
     def __init__(self, cluster: SimulatedZooKeeperCluster, *, brokers_lose_power: bool = True) -> None:
         super().__init__(cluster, brokers_lose_power=brokers_lose_power)
         self._zookeeper_cluster = cluster
-        self._down: dict[str, int] = {}  # the number of active faults that keep each server down
+        self._down: dict[str, int] = {}  # maps each server to the number of active faults that keep it down
 
     def kinds(self) -> list[Fault]:
         return [

@@ -37,7 +37,7 @@ class Owner(Protocol):
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-LAST_BYTES: Final = 1 << 20  # the bytes of one step of the last copy, during which appends wait
+LAST_BYTES: Final = 1 << 20  # appends wait during the last copy of a move, which has steps of this size
 
 
 class MoveCancelled(Exception):

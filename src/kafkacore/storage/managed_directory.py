@@ -23,7 +23,8 @@ class ManagedDirectory:
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk
         self.checkpointing = threading.Lock()
-        self.cut: list[CutLogs] = []  # only for the thread that calls `checkpoint_cuts`
+        # Truncated logs that accept no appends until a checkpoint is written. Only `checkpoint_cuts` uses this list.
+        self.cut: list[CutLogs] = []
         self.clean = False  # whether the earlier run shut this directory down cleanly; known once a load has begun
         self.loaded = False  # whether `partitions` contains every log of this directory
         self.failed = False

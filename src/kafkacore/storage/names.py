@@ -88,7 +88,7 @@ def future_name_fits(topic: str, partition: int) -> bool:
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """Returns the parts of a partition directory's name. Returns None for any other name. Kafka refuses to start if a
-    log directory contains such another name."""
+    log directory contains a subdirectory with an unknown name."""
     kind, stem = Kind.LIVE, name
     if name.endswith(_NOT_LIVE):
         kind = next(kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value))

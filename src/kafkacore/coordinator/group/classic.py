@@ -118,8 +118,8 @@ class ClassicGroup:
         self.recorded = False
         self.deleting = False
         self._published: PublishedGroup | None = None  # None while the shard itself answers for this group
-        self._static_members: dict[str, str] = {}  # instance id: member id
-        self._support: dict[str, int] = {}  # protocol name: the number of members that support the protocol
+        self._static_members: dict[str, str] = {}  # maps each instance id to a member id
+        self._support: dict[str, int] = {}  # maps each protocol to the number of members that support it
         self._awaiting_join = 0
         self._subscriptions: list[bytes] | None = None  # the members' subscriptions in this generation, not parsed yet
         self._subscribed_topics: frozenset[str] | None = None

@@ -47,7 +47,7 @@ class Joining:
         self._parked = Parked(core.outbox, waiter, caller.api_version)
         self._client_id = caller.client_id or ""
         self._client_host = "/" + caller.client_host
-        # Version 0 has one timeout for both purposes.
+        # Version 0 has no rebalance timeout, so the session timeout serves both purposes.
         timeout_ms = request.rebalance_timeout_ms if caller.api_version > 0 else request.session_timeout_ms
         self._rebalance_timeout_ms = timeout_ms
         instance_id = request.group_instance_id
@@ -97,7 +97,7 @@ class Joining:
         return member is not None or len(group.members) < limit
 
     def _expel(self, group: ClassicGroup, member_id: str) -> None:
-        """Removes a refused member, or its promised id, so that the other members do not wait for it."""
+        """Removes a refused member, or the id that was promised to it, so that the other members do not wait for it."""
         promised = group.pending_members.get(member_id)
         member = group.remove(member_id)
         session = promised if member is None else member.session

@@ -32,7 +32,8 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
         self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # keyed by producer id
-        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # group: partition: producer ids with a transaction
+        # For each group and partition: the ids of the producers whose open transactions have an offset of it.
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
         self._appending = 0  # the number of batches that may be in the log, but were not passed to `put_pending` yet
         self._removed: dict[OffsetName, int] = {}  # the offset of each tombstone that arrived during such appends
 

@@ -61,7 +61,8 @@ class Outbox:
     def __init__(self) -> None:
         self._effects = Effects()
         self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # keyed by token
-        self._touching: dict[str, dict[int, OpenAppend]] = {}  # group: token: append that changes its offsets
+        # For each group: the open appends that commit or delete its offsets, by token.
+        self._touching: dict[str, dict[int, OpenAppend]] = {}
         self._last_token = 0
 
     def take(self) -> Effects:

@@ -49,7 +49,8 @@ class BrokersInImage(Checker):
     lists no brokers."""
 
     def __init__(self) -> None:
-        self._epochs: dict[int, tuple[int, int]] = {}  # maps each broker to the metadata offset and the broker epoch
+        # Maps each broker to the offset of the newest image that lists it, and to its broker epoch in that image.
+        self._epochs: dict[int, tuple[int, int]] = {}
 
     def image(self, seen: ImageSeen) -> None:
         brokers = seen.contents.get("brokers")

@@ -32,7 +32,7 @@ from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-# So many shards can load at the same time. One of them can read from disk while another replays its records.
+# At most this many shards load at the same time. One of them can read from disk while another replays its records.
 LOADS_AT_ONCE: Final = 2
 # The limit of answers in one iteration of the loop. The rebalance of a large group completes many answers.
 ANSWERS_IN_A_TURN: Final = 256

@@ -106,8 +106,8 @@ class WholeNodesRun:
         """Returns `configs` with the settings that the seed chooses."""
         # With fewer brokers each partition has one replica, so a record is durable only after a sync.
         self._replicas = REPLICAS if self._brokers >= REPLICAS else 1
-        # If each record is not synced, a power cut can remove acknowledged records. In such a run brokers never lose
-        # their power.
+        # If brokers do not sync each record, a power cut can remove acknowledged records. So brokers never lose their
+        # power in such a run.
         self._is_synced = self._replicas < 2 or self._random.random() < 0.6
         chosen = {**configs, "offsets.topic.replication.factor": str(self._replicas)}
         if self._is_synced:
@@ -200,7 +200,7 @@ class WholeNodesRun:
         """Reports to the judge which nodes run and can reach the others, according to the active faults."""
 
     def _see_metadata(self) -> None:
-        """Reports to the judge how far the metadata of all running nodes is."""
+        """Reports to the judge when all running nodes have the same metadata."""
 
     def _have_peace(self) -> None:
         cluster, judge = self.cluster, self.judge

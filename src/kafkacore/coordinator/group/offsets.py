@@ -90,8 +90,8 @@ class Offsets:
     @contextmanager
     def appending(self, producer_id: int, names: Collection[OffsetName]) -> Iterator[None]:
         """Surrounds the append of a transaction's batch and the call of `put_pending` for this batch. The partitions
-        count as open from the beginning. Otherwise a new member could read an offset as stable that this batch is about
-        to replace. A deletion that comes after the batch in the log may arrive in the meantime."""
+        count as open from the beginning. Otherwise a new member could read an offset as stable although this batch is
+        about to replace it. A deletion that comes after the batch in the log may arrive in the meantime."""
         self._appending += 1
         for name in names:
             self._note_open(name, producer_id)

@@ -1,9 +1,10 @@
-"""Connects commands to a live cluster: the options for its address, and requests with their responses.
+"""Connects commands to a live cluster. Defines the options for the cluster's address, sends requests, and returns the
+responses.
 
-A command connects to brokers or controllers of the cluster (KIP-919). A broker forwards a request to the active
-controller if the controller has to decide about it. A broker in ZooKeeper mode, and a controller, refuses such a
-request instead, and the command finds the active controller.
-"""
+A command connects to brokers or controllers of the cluster (KIP-919). If only the controller can decide about a
+request, a broker forwards the request to the active controller. A broker in ZooKeeper mode refuses such a request. In
+this case, and if the command connects to controllers, the command finds the active controller and sends the request to
+it. """
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LIMIT_S: Final = 30
 RETRY_S: Final = 0.1
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
-# For each kind of node: the option that takes its addresses, its name, and the name of the other kind.
+# For each kind of node: the option that takes the addresses of such nodes, the name of the kind, and the name of the
+# other kind.
 _KINDS: Final = {
     BROKERS: ("--bootstrap-server", "broker", "controller"),
     CONTROLLERS: ("--bootstrap-controller", "controller", "broker"),
@@ -57,8 +59,8 @@ def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
 
 
 def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-    """Runs the coroutine `story` with an admin client of the cluster from the arguments, and returns its result. Raises
-    AdminError."""
+    """Connects to the cluster that the arguments name, runs the coroutine `story` with an admin client of this cluster,
+    and returns the coroutine's result. Raises AdminError."""
     brokers = getattr(arguments, "bootstrap_server", None)
     kind = CONTROLLERS if brokers is None else BROKERS
     bootstrap = bootstrap_addresses(arguments.bootstrap_controller if brokers is None else brokers, kind)

@@ -45,7 +45,8 @@ LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
-UNDER_WAY: Final = 999  # lines sent just before SIGKILL; the writer polls for acknowledgements after every 1,000 lines
+# The number of lines sent just before SIGKILL. The writer polls for acknowledgements only after every 1,000 lines.
+UNDER_WAY: Final = 999
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tell(node: DemoNode, text: list[bytes]) -> None:
-    """Shows the first part of the demo, with one node. Each function that it calls is one step."""
+    """Shows the first part of the demo, with one node. Each function called here shows one step."""
     size_mb = sum(map(len, text)) / 1e6
     say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
     took_s = node.start()

@@ -34,10 +34,10 @@ CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
 REPLACED: Final = 103  # the broker that Apache Kafka replaces
 SESSION_MS: Final = 2_000
-ROUND: Final = 24  # the number of lines between two pauses, which keep the load steady and below the maximum
+ROUND: Final = 24  # the producer pauses after this number of lines, which keeps the load below the maximum
 PAUSE_S: Final = 0.002
 QUEUED: Final = 1_000_000  # the capacity of the producer's queue: more lines than arrive during a stall of PATIENCE_S
-MORE: Final = 3000  # data flows if each partition gets this number of further records
+MORE: Final = 3000  # the demo counts data as flowing once each partition has accepted this number of further records
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -123,8 +123,8 @@ def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
 
 
 class DemoCluster:
-    """The controllers and brokers of the demo. Each is a process with its own directory. With `sampled_of`, each node
-    writes one of so many requests to a file in the directory `request_logs`."""
+    """The controllers and brokers of the demo. Each is a process with its own directory. With `sampled_of`=N, each node
+    writes one of every N requests to a file in the directory `request_logs`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] = _NO_SETTINGS, *, sampled_of: int = 0) -> None:
         self.request_logs = directory / "requests"
@@ -174,14 +174,14 @@ class DemoCluster:
         return time.perf_counter() - began
 
     def stop(self) -> None:
-        """Stops the brokers first, because they need the controllers to stop cleanly. Then stops the controllers."""
+        """Stops the brokers, and then the controllers. A broker can stop cleanly only while the controllers run."""
         for nodes in (self.brokers, self.controllers):
             for node in nodes.values():
                 node.stop()
 
     def kill(self) -> None:
-        """Kills the processes that still run. Without controllers no clean stop is possible, because a broker would
-        wait for their permission."""
+        """Kills the processes that still run. After the controllers were killed, no broker can stop cleanly, because it
+        would wait for a controller's permission."""
         for _, node in self._nodes():
             node.kill()
         if self.apache is not None:
@@ -240,7 +240,7 @@ class Stream:
         return sum(self._acknowledged)
 
     def wait_progress(self) -> None:
-        """Waits until every partition has accepted MORE further records."""
+        """Waits until every partition has accepted `MORE` further records."""
         enough = [count + MORE for count in self._acknowledged]
         wait_for(
             lambda: all(count >= goal for count, goal in zip(self._acknowledged, enough, strict=True)),
@@ -251,7 +251,8 @@ class Stream:
         self._longest_s = 0.0
 
     def longest_stall_s(self) -> float:
-        """Returns the longest time in seconds, since `forget_stalls`, between two acknowledgements of a partition."""
+        """Returns the longest time in seconds between two acknowledgements of a partition, since the last
+        `forget_stalls`."""
         return self._longest_s
 
     def leader(self, partition: int) -> int:
@@ -262,7 +263,7 @@ class Stream:
         return self._acknowledged[partition]
 
     def prefer(self, broker: int) -> int:
-        """Moves the leadership of a partition to its preferred leader `broker`. Returns the partition."""
+        """Makes `broker` the leader of the partition that prefers it as leader. Returns this partition."""
         from confluent_kafka import ElectionType, TopicPartition
 
         [partition] = [index for index, each in self._partitions().items() if each.replicas[0] == broker]

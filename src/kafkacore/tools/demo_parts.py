@@ -52,7 +52,7 @@ class DemoNode:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env={LOG_LEVEL: "ERROR", **os.environ})
 
     def wait_ready(self) -> None:
-        """Waits until the node is ready. Raises DemoFailedError if the process ends before."""
+        """Waits until the node is ready. Raises DemoFailedError if the process ends first."""
         assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

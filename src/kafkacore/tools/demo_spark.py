@@ -1,5 +1,5 @@
-"""`kafkacore spark demo`: Spark counts lines while a producer writes them and a broker is killed, and proves that none
-was lost. Then pipelines read the directories of the brokers. One HTML page shows all results."""
+"""`kafkacore spark demo`: Spark counts lines while a producer writes them and the demo kills a broker. The demo then
+proves that no line was lost, and pipelines read the directories of the brokers. One HTML page shows all results."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError, create_topic
 LINES, COUNTS, GROUP = "lines", "counts", "readers"
 PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placement-plan", "plane-report")
 LIMIT_S: Final = 180  # on two idle cores
-SAMPLED_OF: Final = 10  # the request logs contain one of so many requests
-TEXT: Final = 100_000  # different lines; after the last line, the producer starts again with the first line
-PAUSE_S: Final = 0.005  # the pause after every 24 lines; the producer shares the cores with Spark and six nodes
+SAMPLED_OF: Final = 10  # the request logs contain one of every 10 requests
+TEXT: Final = 100_000  # the number of different lines; after the last line, the producer begins again
+PAUSE_S: Final = 0.005  # the pause after every 24 lines, because the producer shares the cores with Spark and six nodes
 BEHIND: Final = 20_000  # the number of records that the group has not read when its member is replaced
 # The timestamp of the last record is this far ahead of the present: it is after every window, but brokers accept it.
 END_MARK_MS: Final = 600_000

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_output() -> None:
-    """Writes the rest of the output. If this fails, discards it, because otherwise Python would try again at its end
+    """Writes the rest of the output. If this fails, discards the output. Otherwise Python would try again when it ends,
     and show the error."""
     try:
         sys.stdout.flush()
@@ -70,7 +70,7 @@ def _end_output() -> None:
 def _parsed(given: list[str], *, own_process: bool) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kafkacore", description="An Apache Kafka node: broker and controller.")
     parser.add_argument("--version", action="version", version=f"kafkacore {__version__}")
-    # With `prog`, argparse need not format a usage line to find the name of a command, so it imports nothing for that.
+    # With `prog`, argparse does not format a usage line to find the name of a command, and so needs no further imports.
     commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="kafkacore")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
@@ -83,8 +83,9 @@ def _parsed(given: list[str], *, own_process: bool) -> argparse.Namespace:
 
 
 def _import(name: str, *, own_process: bool) -> ModuleType:
-    """Imports a command's module. If no other code runs in the process, the garbage collector is off during the import
-    and ignores the modules later. Modules live as long as the process, and scanning them takes a tenth of the start."""
+    """Imports a command's module. If no other code runs in the process, switches the garbage collector off during the
+    import, and makes it ignore the modules later. Modules live as long as the process, and scanning them would take a
+    tenth of the time of a start."""
     if not own_process:
         return import_module(name)
     gc.disable()

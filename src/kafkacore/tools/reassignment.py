@@ -18,7 +18,7 @@ Plan = dict[PartitionId, list[int]]
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
 _NOWHERE: Final[Mapping[ReplicaId, Place]] = {}
-# Entries of the files, which also show the user how an entry must look.
+# Example entries of the files. Error messages show them to the user.
 _NOTHING: Final[Mapping[str, Any]] = {}
 _TOPIC: Final = {"topic": "orders"}
 _PLANNED: Final = {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}
@@ -68,8 +68,8 @@ def read_plan(path: str) -> tuple[Plan, Directories]:
 def entries(
     path: str, parsed: Any, field: str, example: Mapping[str, Any], optional: Mapping[str, Any] = _NOTHING
 ) -> list[dict[str, Any]]:
-    """Returns the list `field` of a file. Each entry has the fields of `example`, with values of the same types, and
-    perhaps those of `optional`. Raises AdminError."""
+    """Returns the list `field` of a file. Each entry has the fields of `example`, and may also have those of
+    `optional`. The values have the same types as in these examples. Raises AdminError."""
     if not isinstance(parsed, dict):
         raise AdminError(f"{path} must contain a JSON object")
     found = parsed.get(field, [])

@@ -137,9 +137,9 @@ def line_of(replica: ReplicaId, target: str, place: Place) -> str:
 
 
 def is_done(place: Place) -> bool:
-    """Returns whether the replica is known to be no longer moving. This is also true if its move was cancelled. It is
-    false if the broker did not answer or reported no directory for the replica, as in Kafka's tool: the throttles of
-    the move must stay."""
+    """Returns True if it is certain that the replica is no longer moving, even if its move was cancelled. Returns False
+    if the broker did not answer or reported no directory for the replica. Then the throttles of the move must stay, as
+    in Kafka's tool."""
     return place.current is not None and place.future is None
 
 

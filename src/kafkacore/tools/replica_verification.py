@@ -180,8 +180,8 @@ async def compare_replicas(
 async def _digests(
     node: Node, place: Place, start: int, end: int, arguments: argparse.Namespace
 ) -> tuple[int, list[Batch]]:
-    """Returns the digests of a replica's batches from `start` up to `end`. Also returns the offset from which they are
-    complete. This is above `start` if the broker has deleted records meanwhile."""
+    """Returns the digests of a replica's batches from `start` up to `end`, and the offset from which the digests are
+    complete. This offset is above `start` if the broker has deleted records meanwhile."""
     found: list[Batch] = []
     offset = start
     while offset < end:
@@ -204,7 +204,7 @@ async def _fetch_from(node: Node, place: Place, offset: int, arguments: argparse
         answer = await _fetch(node, place, offset, arguments)
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             break
-        # The error's answer does not contain the log start offset.
+        # The response with the error OFFSET_OUT_OF_RANGE does not contain the log start offset.
         log_start_offset = await _log_start_offset(node, place)
         if log_start_offset <= offset:
             break

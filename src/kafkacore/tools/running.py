@@ -53,7 +53,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # last, so that clients need not wait for the node while this opens the codecs' libraries
+        log_codecs()  # opens the codecs' libraries, and comes last because clients need not wait for that
         waits = _poll_of(signs)
         while not waits.poll(LOOK_EVERY_MS):
             collections.look()
@@ -69,8 +69,8 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
 
 @contextmanager
 def _abandoning_start(node: Node, signs: Iterable[int]) -> Iterator[None]:
-    """Abandons the node's start in this block as soon as one of the descriptors `signs` becomes readable. A thread
-    waits for this, because the main thread waits inside the start, for example for a quorum."""
+    """While the block runs, abandons the node's start as soon as one of the descriptors `signs` becomes readable. A
+    thread watches the descriptors, because the main thread waits inside the start, for example for a quorum."""
     over = os.eventfd(0)
     waits = _poll_of([*signs, over])
 

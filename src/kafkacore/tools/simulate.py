@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _quiet_nodes() -> Iterator[None]:
-    """Hides the warnings of the simulated nodes. They are about the faults of the run, and say neither the run nor its
-    time."""
+    """Hides the warnings of the simulated nodes. The faults of the run cause these warnings, which name neither the run
+    nor its time."""
     log = logging.getLogger("kafkacore")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -83,7 +83,7 @@ class FilteringReader(BatchReader):
         return found
 
 
-# The topic and the partition are the same for a whole range, so a filter on them keeps or drops the range.
+# All records of a range have the same topic and partition, so a filter on these columns keeps or drops the whole range.
 _SAME = {"topic", "partition"}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from kafkacore.client import Client, Producer
 
-MOST_KEPT: Final = 4  # the limit for each process; a query uses one for each set of options
+MOST_KEPT: Final = 4  # the limit for each process; a query uses one client or producer for each set of options
 
 Key = tuple[int, str, frozenset[tuple[str, str]]]
 
@@ -53,9 +53,9 @@ def new_client(kafka: Mapping[str, str]) -> Client:
 @contextlib.contextmanager
 def _reused(what: str, kafka: Mapping[str, str], make: Callable[[Mapping[str, str]], Any]) -> Iterator[Any]:
     """Lends a client or producer, and keeps it for the next task. After an error, or if Spark abandoned the reader
-    before its end, closes it instead."""
-    # The process id is in the key, because a worker may be a fork of a process whose clients and sockets it must not
-    # use.
+    before its end, closes the client or producer instead."""
+    # The key contains the process id. A worker may be a fork of another process, and must not use the clients and
+    # sockets of that process.
     key = (os.getpid(), what, frozenset(kafka.items()))
     found = _kept.pop(key, None) or make(kafka)
     try:

@@ -19,8 +19,8 @@ from kafkacore.spark.pipelines.commands import report_on, session
 from kafkacore.spark.pipelines.report import Report
 from kafkacore.spark.source import need_streams
 
-# The watermark delay. Spark does not count a line that is later than this. A partition that loses its leader gets a new
-# leader sooner.
+# The watermark delay. Spark does not count a line that is later than this. The election of a new leader takes less
+# time, so it makes no line too late.
 DELAY: Final = "30 seconds"
 # The watermark delay of a replay. A short delay lets every batch close windows. It loses no line, because a replay
 # reads the same amount from each partition.
@@ -71,7 +71,7 @@ def open_session() -> SparkSession:
     """Returns the running session, or a new local session that suits many small batches. Raises
     UnsupportedSparkError."""
     need_streams()
-    # The JVM's second compiler (C2) saves less time within two minutes than it takes from the brokers on the same
+    # Within two minutes, the JVM's second compiler (C2) saves less CPU time than it uses, and the brokers need the same
     # cores. Without C2, the JVM reserves only 48 MB for compiled code, and Spark fails when the demo has filled them.
     java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     spark = session("demo", {"spark.driver.extraJavaOptions": java})
@@ -202,8 +202,8 @@ def _batch(progress: Mapping[str, Any]) -> Batch:
 
 
 class ExactlyOnce:
-    """Computes the same counts with the option `exactlyOnce`: the query writes every closed window exactly once. The
-    brokers must support transactions."""
+    """Computes the counts of the counting query again, with the option `exactlyOnce`: this query writes every closed
+    window exactly once. The brokers must support transactions."""
 
     def __init__(
         self, spark: SparkSession, source: tuple[str, str], target: tuple[str, str], lines: int, directory: str
@@ -240,7 +240,7 @@ class ExactlyOnce:
         )
 
     def wait_batches(self, count: int) -> None:
-        """Waits until the query has completed `count` batches. Raises DemoQueryError if the query ends before."""
+        """Waits until the query has completed `count` batches. Raises DemoQueryError if the query ends first."""
         assert self._query is not None
         deadline = time.monotonic() + PATIENCE_S
         while len(self._query.recentProgress) < count:

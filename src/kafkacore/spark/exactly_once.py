@@ -3,13 +3,13 @@
 Tasks only stage the rows: they encode the rows into record batches, and write these to files in a directory that all
 tasks and the driver share. Then the driver makes the batch visible in one transaction:
 
-1. It initializes the producer whose transactional id is the query's. From then on brokers refuse requests from
+1. The driver initializes the producer with the query's transactional id. From then on brokers refuse requests from
    earlier drivers of the query. The brokers also abort an open transaction of an earlier driver.
 2. It reads the query's marker, the id of the last batch that was committed. If this is the current batch, the batch
    is complete.
 3. In one transaction it sends the staged batches and a new marker, and commits.
 
-If a driver dies between these steps, either none of the batch is visible or all of it is. Spark then runs the batch
+If a driver dies between these steps, either the whole batch is visible or nothing of it. Spark then runs the batch
 again, perhaps with other tasks. Step 2 must follow step 1: after step 1 no other driver can commit.
 """
 
@@ -43,7 +43,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """A task's message to the driver: the name of the file with its encoded batches, relative to the staging
+    """A task's message to the driver: the name of the file with the task's encoded batches, relative to the staging
     location."""
 
     query_id: str

@@ -36,7 +36,7 @@ READ_OPTIONS: Final = (
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "columns", "pushFilters",
 )  # fmt: skip
 WRITE_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "stagingLocation", "markerTopic")
-# A task in Python costs as much time as the reading of about this many small records.
+# A task in Python takes about as much time as reading this number of small records.
 STREAM_MIN_RECORDS: Final = 10_000
 # Spark or the session adds these options. They have no meaning for a source.
 _OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "outputMode")
@@ -187,7 +187,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def _least_records(given: Given, *, streaming: bool) -> int:
-    """Returns a number of records. Ranges of several partitions with fewer records share a task."""
+    """Returns the number of records below which ranges of several partitions share a task."""
     least = given.number("minRecordsPerPartition")
     split_by = next((name for name in ("minPartitions", "maxRecordsPerPartition") if given.has(name)), None)
     if least is None:

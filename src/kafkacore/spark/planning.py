@@ -14,8 +14,8 @@ INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 class Cluster:
-    """The topics and offsets in the cluster that a query's options name. With `may_miss`, leaves out named topics and
-    partitions that do not exist; otherwise they are an error."""
+    """The topics and offsets that a query's options name, as they are in the cluster. A named topic or partition that
+    does not exist is an error. With `may_miss` it is left out instead."""
 
     def __init__(self, client: Client, options: SourceOptions, *, may_miss: bool = False) -> None:
         self.client = client

@@ -43,7 +43,8 @@ def split_ranges(
 
 def join_ranges(ranges: Sequence[Range], min_records: int) -> list[list[Range]]:
     """Returns the ranges that each task reads. A range of at least `min_records` offsets has a task of its own. Smaller
-    ranges share tasks, which have nearly equal sizes of at least `min_records` offsets, if there are so many."""
+    ranges share tasks of similar size. On average these tasks have at least `min_records` offsets, unless all smaller
+    ranges together have fewer."""
     large = [[one] for one in ranges if size(one) >= min_records]
     small = sorted((one for one in ranges if size(one) < min_records), key=size, reverse=True)
     count = max(1, sum(map(size, small)) // min_records) if small else 0

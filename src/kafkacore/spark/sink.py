@@ -2,8 +2,8 @@
 
 Each task sends its rows, and returns when the brokers have acknowledged all of them.
 
-If Spark runs a task or a batch of a stream again, its rows are sent again. Each task's producer is idempotent, so a
-retry within one task duplicates nothing.
+If Spark runs a task or a batch of a stream again, the sink sends the same rows again. Each task's producer is
+idempotent, so a retry within one task duplicates nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +39,8 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class RowWriting:
-    """Writes the rows of a DataFrame with a producer. The columns, or the option `topic`, give the topic, the
-    partition, the key and the value."""
+    """Writes the rows of a DataFrame with a producer. The columns give the topic, the partition, the key and the value.
+    The option `topic` replaces the column `topic`."""
 
     options: SinkOptions
     columns: tuple[str, ...]

@@ -61,7 +61,7 @@ class KafkaCoreSource(DataSource):
         return BatchWriter(sink_options(self.options, streaming=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        # `overwrite` is true for the output mode complete. The sink then appends each result, as Spark's connector
+        # `overwrite` is true for the output mode `complete`. The sink then appends each result, as Spark's connector
         # does.
         need_streams()
         options = sink_options(self.options, streaming=True)

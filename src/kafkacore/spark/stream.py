@@ -1,9 +1,9 @@
 """Streaming reads. The driver plans offsets, with admission control and Trigger.AvailableNow.
 
-Spark writes the end of each batch into its checkpoint, but not the start of the first batch. After a restart without a
-completed batch, it calls `initialOffset` again, and at the end of the logs the result may then be later. So if a query
-starts at the end of the logs, its first batch is empty. The end of this batch is the query's start, and Spark
-writes it into the checkpoint.
+Spark writes the end of each batch into its checkpoint, but not the start of the first batch. If Spark restarts before a
+batch is complete, it calls `initialOffset` again. For a query that starts at the end of the logs, the second result may
+be later than the first. So the first batch of such a query is empty. The end of this batch is the query's start, and
+Spark writes it into the checkpoint.
 """
 
 import time
@@ -155,7 +155,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, begin: Positions, ids_then: dict[str, str], latest: Positions, ids: dict[str, str]
     ) -> tuple[Positions, dict[str, str]]:
         """Adds the positions of named topics that are missing from the latest offsets. If a broker was only slow to
-        learn of a topic, the query continues there later. If the topic was created again, its id shows this."""
+        learn of a topic, the query later continues at these positions. If the topic was created again, its id shows
+        this."""
         if self.options.pattern is not None:
             return latest, ids
         missing = {topic for topic, _ in begin} - {topic for topic, _ in latest}

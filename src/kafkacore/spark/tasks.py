@@ -67,7 +67,8 @@ class RangeReading:
 
 
 def lost_records(ranges: Iterable[Range], lost: ClientError) -> str:
-    """Names the ranges that an error concerns: the ranges of its partition, or all if it concerns the whole topic."""
+    """Names the ranges that an error concerns. An error about a whole topic concerns all ranges, any other error only
+    those of its partition."""
     partition = getattr(lost, "partition", None)
     concerned = (one for one in ranges if partition is None or one.partition == partition)
     named = ", ".join(f"{one.topic}-{one.partition} from offset {one.start} to {one.end}" for one in concerned)

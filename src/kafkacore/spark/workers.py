@@ -43,7 +43,7 @@ def exempt_modules_from_collection() -> None:
 
 
 def acknowledge_at_once() -> None:
-    """Makes the kernel acknowledge now what this process has received over TCP.
+    """Makes the kernel acknowledge at once all data that this process has received over TCP.
 
     Spark's JVM sends a task to a worker in two writes, over a socket without TCP_NODELAY. The second write waits for
     the acknowledgement of the first, which Linux delays by 40 ms because the worker has nothing to send. A reader calls

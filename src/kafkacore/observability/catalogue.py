@@ -1,4 +1,4 @@
-"""The table of all metrics: the name of the MBean, its kind, its unit and its meaning.
+"""The table of all metrics: each metric's MBean name, kind, unit and meaning.
 
 The names come from Apache Kafka 3.9 or 4.3. Names in the groups `kafkacore.*` are kafkacore's own. The names in the
 Prometheus exposition follow the JMX exporter's published examples for Kafka (`prometheus_name`).
@@ -54,7 +54,7 @@ def prometheus_name(sample: Sample) -> str:
     return "".join(character if character.isalnum() else "_" for character in text)
 
 
-# The exporter's example for KRaft joins these words, although its general rule would separate them.
+# These words are joined, as in the exporter's example for KRaft. The exporter's general rule would separate them.
 _EXPOSED_TYPES: Final = {"raft-metrics": "raftmetrics", "broker-metadata-metrics": "brokermetadatametrics"}
 
 # The group and the type come first. Then there is a line for each name, with its kind, unit and meaning.
@@ -151,8 +151,8 @@ LatestSnapshotGeneratedAgeMs gauge ms the time since the last snapshot, or since
 
 kafka.server broker-metadata-metrics
 last-applied-record-offset gauge offset the offset of the last metadata record that the broker applied
-last-applied-record-timestamp gauge ms the time of the offset of the last metadata record that the broker applied
-last-applied-record-lag-ms gauge ms the age of the offset of the last metadata record that the broker applied
+last-applied-record-timestamp gauge ms the time of the batch with the last metadata record that the broker applied
+last-applied-record-lag-ms gauge ms the age of the batch with the last metadata record that the broker applied
 metadata-load-error-count gauge errors errors at which the broker could not read metadata
 metadata-apply-error-count gauge errors errors at which the broker could not apply metadata
 ignored-static-voters gauge - 1 if controller.quorum.voters is set but ignored, because the log holds the voters, else 0

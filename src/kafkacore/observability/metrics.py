@@ -18,8 +18,8 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """A histogram's state. `bounds` are inclusive upper bounds, in ascending order. `counts` has one more entry, for
-    larger values."""
+    """A histogram's state. `bounds` are inclusive upper bounds, in ascending order. `counts` has one entry more than
+    `bounds`, for larger values."""
 
     bounds: Sequence[float]
     counts: Sequence[int]

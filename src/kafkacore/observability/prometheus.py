@@ -2,7 +2,7 @@
 
 Names follow the JMX exporter's published examples for Kafka, so dashboards made for Apache Kafka work. For example,
 `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` becomes `kafka_server_brokertopicmetrics_bytesin_total`.
-Importing prometheus-client takes longer than starting a node, so the first scrape imports it, and not on the loop.
+Importing prometheus-client takes longer than starting a node. So the first scrape imports it, outside the event loop.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BACKLOG: Final = 50
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
-    """Groups the samples with the same name into one family. Their tags become labels. Otherwise the metrics of several
-    listeners would make a family occur twice, and a strict parser would refuse the page."""
+    """Groups the samples with the same name into one family, in which their tags are labels. Without the groups, the
+    metrics of several listeners would make a family occur twice, and a strict parser would refuse the page."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for sample in samples:
         labels = tuple(key.replace("-", "_") for key, _ in sample.tags)

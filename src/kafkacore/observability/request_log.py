@@ -18,7 +18,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # the number of characters that are shown of a request or a response; longer ones are cut off
+MAX_SHOWN: Final = 2_000  # the log shows this number of characters of a request or a response, and cuts off the rest
 
 
 def enabled() -> bool:

@@ -30,7 +30,7 @@ from kafkacore.runtime.workers import BackgroundThread
 
 LOG: Final = logging.getLogger("kafkacore.observability")
 INTERVAL_S: Final = 1.0
-MOST_OF_A_PLANE: Final = 16384  # the number of samples of one plane that one round writes
+MOST_OF_A_PLANE: Final = 16384  # one round writes at most this number of samples of one plane
 _BATCH: Final = 128  # the number of lines that are made before other threads may take the GIL
 THREAD: Final = "kc-request-log"  # the name of the thread in `top -H`
 _NS_OF_A_MS: Final = 1_000_000
@@ -45,8 +45,8 @@ class SampledRequestLog:
     """Writes the samples of its planes to `path`, from `start` to `close`, every INTERVAL_S.
 
     When the file would exceed `max_bytes`, it is renamed to `path`.1, and replaces an older file of this name. `close`
-    writes the remaining samples, so the planes should already have stopped. Raises RequestLogError if the file cannot
-    be opened, or another node writes to it.
+    writes the remaining samples, so call it after the planes have stopped. Raises RequestLogError if the file cannot be
+    opened, or another node writes to it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class BoundedFile:
             ) from error
 
     def write(self, data: bytes) -> None:
-        """Appends `data`. If the disk is full, only the first part may be written. Raises OSError."""
+        """Appends `data`. If the disk is full, the file may get only the first part of `data`. Raises OSError."""
         if self._handle < 0:
             self._open()
         if self._size and self._size + len(data) > self._max_bytes:
@@ -146,7 +146,7 @@ class BoundedFile:
     def _open(self) -> None:
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # If two nodes rotated the same file, each of them would lose lines of the other.
+            # If two nodes used the same file, a rotation by one node could delete lines of the other node.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._size = os.fstat(handle).st_size
         except BaseException:

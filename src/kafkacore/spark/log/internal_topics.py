@@ -45,7 +45,7 @@ def _rows(split: Split, make: Any, *, corrupt_rows: bool) -> Iterator[Mapping[st
 
 
 def _decoded(block: Block, make: Any, split: Split) -> Iterator[dict[str, Any] | Damage]:
-    """Yields the rows of a block. Yields the damage for a batch that has a correct checksum and malformed records, and
+    """Yields the rows of a block. For a batch that has a correct checksum and malformed records, yields the damage, and
     continues after this batch."""
     batches = Batches(block.data)
     for batch in batches:

@@ -1,8 +1,7 @@
 """The files of log directories: the broker, the partition and the segment to which each file belongs.
 
-The directory of a running broker changes while this module reads it. The cleaner writes `.cleaned` files and renames
-them to `.swap`. It renames the segments that these files replace to `.deleted`. Retention also renames segments to
-`.deleted`.
+The directory of a running broker changes while this module reads it. The cleaner writes `.cleaned` files, and renames
+them to `.swap`. Then it gives the replaced segments the suffix `.deleted`. Retention also gives segments this suffix.
 """
 
 import glob
@@ -155,7 +154,7 @@ def segments(replica: Replica) -> list[Segment]:
     The cleaner can replace segments while this function looks at one file after another. Then the list would contain
     both the new file and a segment that the new file replaces. So the function looks twice, and begins again if the
     cleaner has replaced files meanwhile. A roll adds segments at the end, and retention removes segments at the start.
-    Neither makes a look wrong, so a busy broker does not prevent two equal looks.
+    The function ignores both changes when it compares two looks, so a busy broker does not keep it waiting.
     """
     looks = Looks(replica.path)
     while True:
@@ -201,7 +200,8 @@ def _files(found: tuple[_Found, _Found], first: float, last: float) -> list[dict
 
 def _in_order(replica: Replica, plain: _Found, swapped: _Found) -> list[Segment]:
     found = {base: _segment(replica, _path(replica, base, names.LOG), base, stat) for base, stat in plain.items()}
-    # A `.swap` file is complete. The first old segment may outlast the others, so its presence says nothing about them.
+    # A `.swap` file is complete, and replaces every old segment in its range. The first old segment may outlast the
+    # others, so its presence does not mean that they still exist.
     for base, stat in swapped.items():
         path = _path(replica, base, _SWAPPED)
         end = _end_offset(path)

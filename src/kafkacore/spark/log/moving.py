@@ -1,5 +1,5 @@
-"""Lists the replicas in several log directories of a broker that may move a replica from one directory to another
-meanwhile.
+"""Lists the replicas in several log directories of a broker. Meanwhile the broker may move a replica from one of these
+directories to another.
 
 A move ends with two renames: the future log gets the live name, then the former log becomes a deleted one. A listing
 reads one directory after another. So it can find the replica live in both directories, or in neither.
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from kafkacore.spark.log.layout import NO_BROKER, LogDirectory, Replica, replicas
 from kafkacore.storage.names import Kind
 
-# The pauses between listings, a second together. A running broker needs less time between the two renames. If it was
-# killed there, or if the directories belong to two brokers with the same id, a replica stays live in both.
+# The pauses between listings. Together they take a second. A running broker needs less time between the two renames. A
+# replica stays live in both directories if the broker was killed between the renames, or if the directories belong to
+# two brokers with the same id.
 _PAUSES_S: Final = tuple(0.002 * (1 << number) for number in range(9))
 
 
@@ -26,8 +27,8 @@ class Listed(NamedTuple):
 
 
 def listings(directories: list[tuple[LogDirectory, str | None]], kinds: frozenset[Kind]) -> Iterator[list[Listed]]:
-    """Yields listings, until no replica has moved while the caller worked with the last one. The caller uses the last
-    one."""
+    """Yields listings until no replica has moved since the last one. The caller works with each listing, and keeps only
+    the result for the last one."""
     paths = defaultdict(set)
     for log_dir, _ in directories:
         paths[log_dir.broker].add(log_dir.path)

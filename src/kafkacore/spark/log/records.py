@@ -39,8 +39,8 @@ def record_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
 def _decoded(
     block: Block, columns: RecordColumns, new_columns: Callable[[], RecordColumns]
 ) -> Iterator[ArrowRows | Damage]:
-    """Decodes a block with `columns`, and yields its full Arrow batches. Yields the damage for a batch that has a
-    correct checksum and malformed records, and continues after this batch."""
+    """Decodes a block with `columns`, and yields the Arrow batches that are full. For a batch that has a correct
+    checksum and malformed records, yields the damage, and continues after this batch."""
     left = block
     while len(left.data):
         fed = False

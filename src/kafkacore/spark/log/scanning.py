@@ -46,17 +46,19 @@ _File = TypeVar("_File", bound=_Closable)
 
 
 def opened(split: Split, open_file: Callable[[str, Split], _File]) -> tuple[_File, Split] | None:
-    """Opens the file that holds the split's batches now. `open_file` gets its path, and the split with the segment and
-    the bytes of this file. Returns the open file and this split, or None if the batches no longer exist.
+    """Opens the file that now holds the split's batches. Calls `open_file` with the path of this file, and with a split
+    that names the file's segment and bytes. Returns the open file and that split, or None if the batches no longer
+    exist.
 
     If the listed file still exists under one of its names, the task reads the listed bytes of this file. Otherwise the
     cleaner has replaced the file, and positions in the listed file mean nothing in the new one. In that case the task
-    reads those batches whose base offset is one of the split's, from the segment that now covers these offsets.
+    finds the segment that now covers the split's offsets. From this segment it reads the batches whose base offsets are
+    in the split.
 
-    No record is missing or doubled, whichever tasks see the file before and after the cleaner replaces it. The splits
-    of a replica divide its offsets among them without a gap or an overlap. The cleaner does not join or divide batches,
-    and a batch keeps its base offset. It may join segments, but does not divide them. So each batch that the cleaner
-    keeps belongs to the same split before and after, and is in one file.
+    Some tasks may see the file before the cleaner replaces it, and others afterwards. Still no record is missing or
+    doubled. The splits of a replica divide its offsets among them without a gap or an overlap. The cleaner does not
+    join or divide batches, and a batch keeps its base offset. The cleaner may join segments, but does not divide them.
+    So each batch that the cleaner keeps belongs to the same split before and after, and is in one file.
 
     Raises ChangingDirectoryError.
     """
@@ -94,9 +96,9 @@ def _located(split: Split) -> tuple[str, Split] | None:
 
 
 def _range(segment: Segment, first_offset: int, next_offset: int | None) -> tuple[int, int]:
-    """Returns the start and the end of those bytes of a segment whose batches have base offsets from `first_offset` up
-    to `next_offset`. If damage hides where they start or end, the bytes from the damage on are part of the range, so
-    that its reader reports the damage."""
+    """Returns the range of a segment's bytes that holds the batches with base offsets from `first_offset` up to
+    `next_offset`. If damage hides where this range starts or ends, it includes all bytes from the damage on, so that a
+    reader of the range reports the damage."""
     start = None
     with BatchScan(segment.path, segment.size) as scan:
         try:
@@ -121,8 +123,8 @@ def blocks(split: Split) -> Iterator[Block | Damage]:
     """Yields the intact batches of the split, in blocks of whole batches, and the damage between them, in file order.
 
     An incomplete batch at the end of the active segment ends the scan and is not damage, because an append may be in
-    progress. Neither is the space that a broker with log.preallocate has reserved there. If a batch has an impossible
-    length, the scan finds nothing after this batch.
+    progress. The space that a broker with log.preallocate has reserved there is not damage either. If a batch has an
+    impossible length, the scan finds nothing after this batch.
     """
     found = opened(split, _scan_of)
     if found is None:

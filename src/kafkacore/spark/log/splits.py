@@ -18,8 +18,8 @@ STABLE_MAGIC = 2  # the least magic whose batches keep their base offset when th
 
 class Split(NamedTuple):
     """The batches of a segment that begin at byte `start` or later, and before byte `end`. `first_offset` and
-    `next_offset` say the same in base offsets, for the case that the cleaner replaces the file. `next_offset` is
-    exclusive, and None means that there is no limit."""
+    `next_offset` describe the same batches by their base offsets, in case the cleaner replaces the file. `next_offset`
+    is exclusive, and None means that there is no limit."""
 
     segment: Segment
     start: int

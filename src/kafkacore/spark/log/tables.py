@@ -28,8 +28,8 @@ def _table(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-# `broker` is the node id in the log directory's meta.properties. `problem` is null in rows without damage. In a row
-# that describes damage, all columns besides `problem` are null, apart from those that locate the damage.
+# `broker` is the node id in the log directory's meta.properties. `problem` is null in rows without damage. A row that
+# describes damage has values only in `problem` and in the columns that locate the damage.
 SCHEMAS: Final = {
     "records": StructType([
         StructField("broker", _INT),

@@ -19,9 +19,9 @@ from kafkacore.storage import names
 if TYPE_CHECKING:
     from pyspark.sql import datasource
 
-# No record of a batch is later than the batch's maxTimestamp, which the time index contains. The baseTimestamp can be
-# later: a producer's clock may be ahead of the broker that sets LogAppendTime, and the cleaner stores a delete horizon
-# there (KIP-534).
+# No record of a batch is later than the batch's maxTimestamp, which the time index contains. A batch's baseTimestamp
+# can be later than its records: a producer's clock may be ahead of the broker that sets LogAppendTime, and the cleaner
+# stores a delete horizon in this field (KIP-534).
 _COLUMNS: Final = {"records": ("timestamp",), "batches": ("maxTimestamp",)}
 _DECODED: Final = ("timestamp",)
 _LOWER_BOUNDS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "EqualTo"})
@@ -49,7 +49,7 @@ class FilteringLogReader(LogReader):
 
 
 def lower_bound(one: Any, columns: Sequence[str]) -> int | None:
-    """Returns a time in ms, if the filter accepts no earlier row. Returns None for other filters."""
+    """Returns the time in ms before which the filter accepts no row. Returns None if the filter sets no such time."""
     value = getattr(one, "value", None)
     if ".".join(getattr(one, "attribute", ())) not in columns or type(one).__name__ not in _LOWER_BOUNDS:
         return None
@@ -69,8 +69,8 @@ def without_older(splits: Iterable[Split], segment: Segment, since_ms: int) -> I
 
 
 def _first_wanted(segment: Segment, since_ms: int) -> tuple[int, int]:
-    """Returns the position and the base offset of a batch. All records before it are older than `since_ms`. Returns the
-    start of the segment if its indexes are missing or wrong, and its end if the whole segment is older."""
+    """Returns the position and the base offset of a batch before which all records are older than `since_ms`. Returns
+    the start of the segment if its indexes are missing or wrong, and its end if the whole segment is older."""
     everything = (0, segment.base_offset)
     stem = segment.path.removesuffix(names.LOG)
     try:
@@ -87,7 +87,8 @@ def _first_wanted(segment: Segment, since_ms: int) -> tuple[int, int]:
 
 
 def _last_older(index: bytes, segment: Segment, since_ms: int) -> int | None:
-    """By the time index, all records up to some offset are older than `since_ms`. Returns the last such offset."""
+    """Returns the last offset for which the time index proves that its record and all earlier ones are older than
+    `since_ms`. Returns None if there is no such offset, or the index is malformed."""
     times, offsets = time_entries(index, segment.base_offset)
     used = len(times)
     while used and (times[used - 1], offsets[used - 1]) == (0, segment.base_offset):  # preallocated space

@@ -34,8 +34,8 @@ _CONNECT_S: Final = 120
 
 
 def session(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    """Returns the running session, or starts a local session on all cores. With SPARK_REMOTE or under spark-submit, the
-    session is theirs."""
+    """Returns the running session, or starts a local session on all cores. With SPARK_REMOTE or under spark-submit,
+    returns the session that these provide."""
     builder = SparkSession.builder.appName(f"kafkacore {name}").config("spark.sql.session.timeZone", "UTC")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -54,7 +54,7 @@ def session(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Sp
 
 def run(arguments: Namespace) -> int:
     """Runs the pipeline that `arguments.pipeline` names, and returns the exit code. If one of kafkacore's own errors
-    ended a task, prints its message without Spark's traces."""
+    ended a task, prints the message of this error without Spark's traces."""
     os.makedirs(arguments.output, exist_ok=True)
     page = os.path.join(arguments.output, "report.html")
     report = Report(arguments.pipeline.replace("-", " ").capitalize())
@@ -114,7 +114,7 @@ def _replica_audit(spark: SparkSession, arguments: Namespace, report: Report) ->
     report.text(f"Directories: {', '.join(arguments.path)}.")
     if isr is None:
         report.text(
-            "No metadata log was given, so a replica that ends early counts only against its own high watermark."
+            "No metadata log was given, so the audit checks the end of a replica only against its own high watermark."
         )
     count = kept.count()
     audited = replicas.count()
@@ -123,7 +123,7 @@ def _replica_audit(spark: SparkSession, arguments: Namespace, report: Report) ->
     if unknown := replicas.where("`end` > 0 and committed = 0").count():
         report.text(
             f"No broker has checkpointed a high watermark for {unknown} replicas with records, so the audit did not"
-            " compare them: stop the brokers orderly, or give the directories of all brokers."
+            " compare them: stop the brokers cleanly, or give the directories of all brokers."
         )
     if count:
         report.table("Findings", kept.orderBy("topic", "partition", "offset"))
@@ -235,7 +235,8 @@ def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -
 
 
 def _plot_change(report: Report, title: str, rows: Sequence[tuple[Any, ...]], column: int, unit: str) -> None:
-    """Plots the values of each broker before the plan, in `column`, and after it, in the next column."""
+    """Plots two values of each broker: the value before the plan, in `column`, and the value after it, in the next
+    column."""
     series = {"now": [row[column] for row in rows], "planned": [row[column + 1] for row in rows]}
     names = [f"broker {row[0]}" for row in rows]
     report.plot(title, lambda axes: plots.bars(axes, names, series, unit), size=(9.0, 2.4))

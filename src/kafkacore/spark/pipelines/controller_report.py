@@ -29,8 +29,8 @@ _VALUE: Final = StructType([
 
 def records_once(metadata: DataFrame) -> DataFrame:
     """Returns the records of the log, by offset. A record that several controllers hold occurs once. If they hold
-    different records at an offset, the one of the latest leader counts, because a former leader may hold records that
-    were never committed. Snapshots are left out."""
+    different records at an offset, the record with the latest leader epoch counts, because a former leader may hold
+    records that were never committed. Snapshots are left out."""
     log = metadata.where(~F.col("snapshot") & F.col("problem").isNull())
     latest = Window.partitionBy("offset").orderBy(F.desc("leaderEpoch"))
     once = log.withColumn("rank", F.row_number().over(latest)).where("rank = 1")
@@ -38,7 +38,8 @@ def records_once(metadata: DataFrame) -> DataFrame:
 
 
 def snapshot_offset() -> Column:
-    """Returns the last offset that a snapshot covers. The name of its file contains its end offset."""
+    """Returns the last offset that a snapshot covers. The name of a snapshot's file contains the snapshot's end
+    offset."""
     return F.regexp_extract("file", _SNAPSHOT, 1).cast("long") - 1
 
 
@@ -61,10 +62,11 @@ def controller_elections(metadata: DataFrame) -> DataFrame:
 
 def partition_changes(metadata: DataFrame) -> DataFrame:
     """Returns the states of each partition in order: topicId, partition, offset, timestamp, leader, isr, replicas,
-    adding, removing, `formerLeader` and `formerIsr`. The last two are null in the first state that the log holds.
+    adding, removing, `formerLeader` and `formerIsr`. The columns `formerLeader` and `formerIsr` are null in the first
+    state that the log holds.
 
-    A record contains only the changed fields. Here the other columns are filled from earlier records, if the log still
-    contains these.
+    A record contains only the changed fields. This function fills the other columns from earlier records, if the log
+    still contains these.
     """
     changes = records_once(metadata).where(F.col("type").isin("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"))
     value = F.from_json("value", _VALUE)

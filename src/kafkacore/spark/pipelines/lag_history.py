@@ -40,15 +40,15 @@ def lag(committed: DataFrame, batches: DataFrame) -> DataFrame:
     age that the oldest unconsumed record had at that time, or 0 if every record was consumed. Both values are null for
     a commit that is older than the first remaining batch, because retention has deleted the batches before it.
 
-    The cost is two shuffles by partition, each with a window over its commits and batches.
+    The cost is two shuffles by partition, each with a window over the commits and batches of a partition.
 
     Args:
         committed: group, topic, partition, committedOffset, commitTimestamp.
         batches: the table `batches`; a batch that several replicas hold counts once.
     """
     log = batches.where((F.col("kind") == "live") & F.col("problem").isNull())
-    # All records of a batch with LogAppendTime have its maxTimestamp. In a compacted batch, baseTimestamp can be the
-    # delete horizon (KIP-534), which is later than all records.
+    # The maxTimestamp of a batch with LogAppendTime is the timestamp of all its records. In a compacted batch,
+    # baseTimestamp can be the delete horizon (KIP-534), which is later than all records.
     append_time = F.col("timestampType") == _LOG_APPEND_TIME
     written = F.when(append_time, F.col("maxTimestamp")).otherwise(F.least("baseTimestamp", "maxTimestamp"))
     log = log.select(*_PARTITION, "baseOffset", "lastOffset", written.alias("written"), "maxTimestamp").dropDuplicates(
@@ -61,12 +61,12 @@ def lag(committed: DataFrame, batches: DataFrame) -> DataFrame:
 
 
 def _with_end(committed: DataFrame, log: DataFrame) -> DataFrame:
-    """Adds the greatest end offset among the batches that are not newer than the commit."""
+    """Adds the column `endOffset`: the greatest end offset of the batches that are not newer than the commit."""
     ends = log.select(*_PARTITION, F.col("maxTimestamp").alias("at"), (F.col("lastOffset") + 1).alias("end"))
     marked = committed.withColumn("at", F.col("commitTimestamp")).withColumn("end", F.lit(None).cast("long"))
     both = marked.unionByName(ends, allowMissingColumns=True)
-    # If a batch and a commit have the same timestamp, the batch sorts first, because its records may already have been
-    # consumed.
+    # If a batch and a commit have the same timestamp, the batch sorts first, because the group may already have
+    # consumed the batch's records.
     order = Window.partitionBy(*_PARTITION).orderBy("at", F.col("end").isNull())
     so_far = order.rowsBetween(Window.unboundedPreceding, 0)
     known = both.withColumn("endOffset", F.max("end").over(so_far)).where(F.col("group").isNotNull())
@@ -74,14 +74,14 @@ def _with_end(committed: DataFrame, log: DataFrame) -> DataFrame:
 
 
 def _with_age(committed: DataFrame, log: DataFrame) -> DataFrame:
-    """Adds the seconds between the commit and the first record at or after the committed offset."""
+    """Adds the column `seconds`: the time from the first record at or after the committed offset to the commit."""
     starts = log.select(*_PARTITION, F.col("lastOffset").alias("at"), "written", F.lit(1).alias("isBatch"))
     marked = committed.withColumn("at", F.col("committedOffset"))
     both = marked.unionByName(starts, allowMissingColumns=True)
-    # For each commit, the window needs the next batch that ends at or after the committed offset. The order is
-    # descending, so that the window frame starts at the beginning: Spark computes such a frame in one pass, but
-    # computes a frame that extends to the end separately for each row. A batch whose last offset equals the committed
-    # offset contains the record at that offset, so it sorts before the commit.
+    # For each commit, the window finds the first batch that ends at or after the committed offset. The rows are in
+    # descending order of offsets, so the frame of each row starts at the first row. Spark computes such frames in one
+    # pass. If the frames extended to the last row, Spark would compute each frame separately. A batch whose last offset
+    # equals the committed offset contains the record at that offset, so it sorts before the commit.
     order = Window.partitionBy(*_PARTITION).orderBy(F.desc("at"), F.col("isBatch").isNotNull().desc())
     onwards = order.rowsBetween(Window.unboundedPreceding, 0)
     known = both.withColumn("oldest", F.last("written", ignorenulls=True).over(onwards)).where(
@@ -94,8 +94,8 @@ def _with_age(committed: DataFrame, log: DataFrame) -> DataFrame:
 
 
 def complete_since(groups: DataFrame, checkpoints: DataFrame) -> DataFrame:
-    """Returns, for each partition of __consumer_offsets, the time since which the brokers whose files were read still
-    have every commit: the time of the first record after the cleaned part of the log."""
+    """Returns a time for each partition of __consumer_offsets. From this time on, the files contain every commit. It is
+    the time of the first record after the cleaned part of the log, on the broker where that record is the oldest."""
     cleaned = checkpoints.where((F.col("type") == _CLEANED) & (F.col("topic") == names.OFFSETS_TOPIC))
     kept = groups.join(
         cleaned.select("broker", "partition", F.col("offset").alias("cleanedTo")), ["broker", "partition"], "left"

@@ -1,9 +1,9 @@
 """Chooses moves of replicas that balance the load of brokers. This module is plain Python and runs on the driver. Its
 input is one row for each partition.
 
-A broker has a load of bytes that it holds, and a load of bytes per second that are appended to its replicas. The unit
-of each load is its mean over all brokers. A broker is strained by the square of what it has above the mean, so that a
-move may add a little to one load if it takes much from the other.
+Each broker has two loads: the bytes that it holds, and the bytes per second that are appended to its replicas. The unit
+of each load is its mean over all brokers. The strain of a broker is the sum of the squares of what its loads have above
+the mean. So a move may add a little to one load if it takes much from the other.
 
 The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
 changes the order of replicas to balance the preferred leaders, which moves no bytes. A move never leaves a partition on
@@ -11,7 +11,7 @@ fewer racks than before. The running time is proportional to (partitions moved) 
 
 Only live brokers get replicas or leaders. A fenced broker usually comes back, so its replicas stay, unless the caller
 drains the broker. An unregistered broker does not come back, so its replicas move, except those that no live broker may
-hold. The balance leaves out replicas that stay on such brokers.
+hold. The balance leaves out replicas that stay on fenced or unregistered brokers.
 """
 
 from collections import deque
@@ -244,8 +244,9 @@ class _Plan:
         return max(donors, key=lambda broker: (max(self.held[broker]), -broker), default=None)
 
     def _best_move(self, donor: int, *, followers_only: bool) -> tuple[int, int] | None:
-        """Returns the partition to move and the broker that gets it: the broker with the least of the donor's larger
-        load, if it can take a replica. The best move is the one that reduces the strain most for its cost."""
+        """Returns the best move from `donor`: the partition, and the broker that gets the replica. Among the brokers
+        that can take a replica, chooses the broker with the least of the load that is larger on the donor. The best
+        move to this broker is the one that reduces the strain most for its cost."""
         load = self.held[donor].index(max(self.held[donor]))
         before = self.strain(donor) - _GAIN
         gains = [

@@ -32,8 +32,8 @@ def rates(batches: DataFrame, segments: DataFrame, *, hours: float = RATE_HOURS)
     """Returns topic, partition, recordsPerSecond and bytesPerSecond in the last `hours`, or since the first record if
     the cluster is younger. The input is the tables `batches` and `segments`.
 
-    Each partition counts by the replica with the most records. The time ends when a segment was last modified, because
-    timestamps of producers may lie in the future.
+    The figures of a partition are those of the replica with the most records. The period ends when the last segment was
+    modified, because timestamps of producers may lie in the future.
     """
     now = segments.agg(F.max("modified")).first()[0]
     recent = batches.where((F.col("kind") == "live") & F.col("problem").isNull() & ~F.col("control"))
@@ -44,7 +44,8 @@ def rates(batches: DataFrame, segments: DataFrame, *, hours: float = RATE_HOURS)
         F.min("maxTimestamp").alias("since"),
     )  # fmt: skip
     best = replicas.groupBy(*_PARTITION).agg(F.max_by(F.struct("records", "bytes", "since"), "records").alias("best"))
-    # All partitions are divided by the same time. Otherwise a partition with one batch would have a high rate.
+    # The figures of all partitions are divided by the same time. Otherwise a partition with one batch would have a high
+    # rate.
     age = F.lit(now).cast("double") - F.min("best.since").over(Window.partitionBy()).cast("double")
     seconds = F.greatest(age, F.lit(1.0))
     return best.select(

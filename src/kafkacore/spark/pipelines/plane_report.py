@@ -95,8 +95,8 @@ def _quantiles() -> list[Column]:
 
 
 def distribution(entries: DataFrame) -> DataFrame:
-    """Returns whole distributions: log, plane, api, requests, and two arrays with the values at SHARES in milliseconds,
-    `total` of the total time and `queue` of the time in the request queue."""
+    """Returns whole distributions: log, plane, api, requests, and two arrays. The array `total` contains the total
+    time, and `queue` the time in the request queue, at each of `SHARES` in milliseconds."""
     columns = {"total": "totalTimeMs", "queue": "requestQueueTimeMs"}
     return entries.groupBy("log", "plane", "api").agg(
         F.sum("weight").alias("requests"),

@@ -45,7 +45,7 @@ def ranges(axes: Any, rows: Sequence[tuple[str, Sequence[float]]], unit: str) ->
 
 
 def _short(value: float, _position: int | None = None) -> str:
-    """Returns a number with a prefix of three digits: 7 M instead of 7000000."""
+    """Shortens a number with one of the prefixes k, M and G: 7 M instead of 7000000."""
     for factor, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g} {name}"
@@ -76,9 +76,9 @@ def curves(axes: Any, rows: Sequence[tuple[str, Sequence[float]]], shares: Seque
 
 
 def spans(axes: Any, replicas: Sequence[Row], findings: Sequence[Row]) -> None:
-    """Draws a bar from the start to the end of each log, a black mark at the committed end, and findings in red. The
-    unit of each bar is the length of the partition, because partitions have very different lengths. The first three
-    columns of both arguments are topic, partition and broker."""
+    """Draws a bar from the start to the end of each log, a black mark at the committed end, and findings in red. Each
+    bar is drawn relative to the length of its partition, because partitions have very different lengths. The first
+    three columns of both arguments are topic, partition and broker."""
     heights = {tuple(row[:3]): -at for at, row in enumerate(replicas)}
     longest: dict[tuple[Any, ...], int] = {}
     for row in replicas:

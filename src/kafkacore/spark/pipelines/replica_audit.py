@@ -17,7 +17,8 @@ same batches at the same offsets, without gaps. The audit compares:
 
 The brokers may run meanwhile. Retention and DeleteRecords then delete records of one replica before the audit reads
 them, and of another replica afterwards. So the audit reads the starts of the logs after it has read all records, and
-leaves out what lies below them. It reads the high watermarks before, so that each log is then at least as long.
+leaves out all records below these starts. It reads the high watermarks before it reads the records, so that each log
+then reaches at least its high watermark.
 
 Nothing is collected on the driver. The cost is one pass over the batches, two shuffles by partition and base offset,
 and for compacted partitions a pass over the records with one shuffle by key.
@@ -175,8 +176,8 @@ def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFra
     contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition. A
     log without records ends where its last segment begins.
 
-    `segments` and `checkpoints` were read before the batches, and `later` is the table `segments` after them. A log
-    starts where it started later. If all its batches were deleted meanwhile, it also ends there.
+    `segments` and `checkpoints` were read before the batches, and `later` is the table `segments` as it was after them.
+    The `start` of a log is the later one. If all batches of a log were deleted meanwhile, this is also its `end`.
     """
     logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
     files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
@@ -289,8 +290,8 @@ def _duplicates(batches: DataFrame) -> DataFrame:
 
 
 def _differences(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the first batch of each partition that differs between the replicas that reach its offset. Each
-    row is a replica with the rarer content. If no content is rarer, every replica gets a row."""
+    """Finds the first offset of each partition at which the replicas that reach this offset hold different batches.
+    Returns a row for each replica with the rarer content. If no content is rarer, returns a row for every replica."""
     reach = bounds.select(*_REPLICA, "start", "end", "committed")
     seen = batches.join(reach, list(_REPLICA)).where(F.col("baseOffset") < F.col("committed"))
     content = F.struct("lastOffset", "crc", "leaderEpoch")

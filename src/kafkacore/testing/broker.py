@@ -172,7 +172,7 @@ class Broker:
             self.stop()
         finally:
             self._closing.close()
-            _open.discard(self)  # before this line, the end of the process would still remove the broker's files
+            _open.discard(self)  # if the process ends before this line, it still removes the broker's files
             # The parts of a node refer to each other. This collection immediately frees their eventfds, and the memory
             # of their deleted files.
             gc.collect(_YOUNG)
@@ -204,7 +204,7 @@ class Broker:
         return dev.configuration(self.directory, self._port, overrides)
 
     def _warn_of(self, name: str) -> None:
-        """Warns about a key that is unknown, as Kafka does, or that has no effect here."""
+        """Warns about an unknown key, as Kafka does, and about a key that has no effect here."""
         config = self.node.config
         found = [unknown("key", name, config.keys.names())] if config.key(name) is None else config.note(name)
         for note in found:
@@ -333,7 +333,8 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Delays requests for `api`, by the broker's clock, before they are handled. Raises UnknownName."""
+        """Delays requests for `api` before the broker handles them. The broker's clock measures the delay. Raises
+        UnknownName."""
         if not seconds > 0:
             raise ValueError(f"`seconds` must be greater than 0, not {seconds}")
         what = f"delay {api_named(api).message} by {seconds:g} s"

@@ -8,7 +8,7 @@ from kafkacore._fast.world.environment import ManualClock, RunningClock
 from kafkacore.server.node import Node
 
 _NS_OF_A_SECOND: Final = 1_000_000_000
-# `advance` stops at each of the first due events, up to this number, and then passes all later ones in one step.
+# `advance` stops at each due event. After this number of events, it passes all later ones in one step.
 _MAX_STEPS: Final = 10_000
 CATCH_UP_SECONDS: Final = 30.0
 

@@ -19,7 +19,8 @@ from kafkacore.testing.simulated_cluster import SimulatedBackend
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 LIMIT_S: Final = 30.0
-# A client's request may be about to create a topic, and the nodes learn of it one after another.
+# How long `leader` waits for an unknown topic. A client's request may be creating the topic, and the nodes learn of a
+# topic one after another.
 NEW_TOPIC_LIMIT_S: Final = 3.0
 MOST_SLOW_MS: Final = 1_000
 
@@ -65,7 +66,7 @@ class ClusterNode:
 
     @property
     def is_active_controller(self) -> bool:
-        """Returns whether this node regards itself as the active controller. It may be mistaken."""
+        """Returns whether this node regards itself as the active controller. The node may be mistaken."""
         server = self._backend.server(self.node_id)
         controller = None if server is None else server.controller_server
         return self.is_running and controller is not None and controller.quorum.active
@@ -85,8 +86,8 @@ class ClusterNode:
         return {topic.name: len(topic.partition_rows) for topic in self.image.topics()}
 
     def leads(self, topic: str, partition: int = 0) -> bool:
-        """Returns whether this broker has taken over the leadership of the partition. It may have lost it again without
-        knowing."""
+        """Returns whether this broker has taken over the leadership of the partition. The broker may have lost the
+        leadership again without knowing."""
         server = self._backend.server(self.node_id)
         if server is None or not self.is_running or "broker" not in self.roles:
             return False
@@ -261,8 +262,8 @@ class Cluster:
                 self.cut(source, target)
 
     def slow_disk(self, node_id: int, ms: float) -> None:
-        """Makes every disk operation on the node's logs take `ms` longer, up to a second. 0 ends the delay. Neither
-        `heal` nor a restart of the node ends it."""
+        """Makes every disk operation on the node's logs take `ms` longer, up to a second. `ms=0` ends the delay.
+        Neither `heal` nor a restart of the node ends the delay."""
         if not 0 <= ms < MOST_SLOW_MS:
             raise ValueError(f"a disk operation can be slowed by 0 to below {MOST_SLOW_MS} ms, not by {ms}")
         self._backend.slow_disk(self[node_id].node_id, ms)

@@ -66,7 +66,7 @@ class Fault:
 
     @property
     def is_ended(self) -> bool:
-        """Returns whether `end` was called. Returns False for a fault that is only over because it has happened `times`
+        """Returns whether `end` was called. Returns False for a fault that is over only because it has happened `times`
         times."""
         return self._ended
 
@@ -136,7 +136,7 @@ class RequestFault(Fault):
         self.error = error
         self.drops = drops
         self.torn_bytes = torn_bytes
-        # These wake the requests that wait for the end of the fault; only the loop uses this list.
+        # The functions in this list wake the requests that wait for the end of the fault. Only the loop uses the list.
         self.waiting: list[Callable[[], None]] = []
 
     @property
@@ -146,7 +146,7 @@ class RequestFault(Fault):
         return not self.waits_seconds
 
     def fits(self, call: RequestContext, topics: Callable[[], list[str]]) -> bool:
-        """Returns whether the fault applies to this request, because of its client and its `topics`."""
+        """Returns whether the fault applies to the client and the `topics` of this request."""
         if self.is_over or (self.api is not None and self.api.key != call.api_key):
             return False
         if self.client_id is not None and self.client_id != call.client_id:

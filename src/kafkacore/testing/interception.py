@@ -18,7 +18,8 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
-# The processors answer these APIs without Python. A gate sends those requests to Python that a test needs to see.
+# The processors answer requests for these APIs without Python. A gate sends the requests that a test needs to see to
+# Python.
 _HOT: Final = (
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.METADATA,
 )  # fmt: skip

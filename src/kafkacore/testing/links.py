@@ -73,7 +73,8 @@ class Links:
         self._tell_native()
 
     async def connect(self, source: int, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
-        """Connects as `loop.create_connection` does, for a node. Waits while the link is cut in either direction."""
+        """Connects the node `source`, as `loop.create_connection` does. Waits while the link is cut in either
+        direction."""
         loop = asyncio.get_running_loop()
         target = self._addresses.get((host, port))
         if target is None:

@@ -9,7 +9,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, Seg
 from kafkacore._fast.record.batch import Batch, Batches
 
 _READ_BYTES: Final = 4 << 20
-_TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: read up to the end of the log
+_TO_THE_END: Final = 3  # the isolation with which PartitionHandle.read reads up to the end of the log
 
 
 class LogRecord(NamedTuple):

@@ -27,8 +27,8 @@ HOST: Final = "127.0.0.1"
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
 DIRECTORY_PREFIX: Final = "kafkacore-cluster-"
 _LOOK_S: Final = 0.002
-# A test waits for elections and sessions, so these times are short. But six nodes share one process, and possibly two
-# cores.
+# A test waits for elections and sessions, so these times are short. They are not shorter, because six nodes may share
+# one process and two cores.
 CONFIGS: Final = {
     "metrics.port": "-1",
     "group.initial.rebalance.delay.ms": "0",
@@ -45,7 +45,7 @@ CONFIGS: Final = {
 
 
 class LinkedWorld(World):
-    """The real world of one node, whose connections to other nodes can be cut, and whose disk can be slow."""
+    """The real world of one node. A test can cut the node's connections to other nodes, and slow its disk down."""
 
     def __init__(self, node_id: int, links: Links, disk: FaultDisk) -> None:
         super().__init__(disk.environment())

@@ -216,7 +216,7 @@ class Requests:
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> RecordedRequest:
         """Waits until `count` matching requests have arrived, and returns the last of them. With `answered`, also waits
-        for its response.
+        for the response to this request.
 
         Raises UnknownName, NothingRecorded, and RequestNotSeen, which shows the other requests.
         """

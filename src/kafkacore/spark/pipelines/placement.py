@@ -2,8 +2,9 @@
 input is one row for each partition.
 
 Each broker has two loads: the bytes that it holds, and the bytes per second that are appended to its replicas. The unit
-of each load is its mean over all brokers. The strain of a broker is the sum of the squares of what its loads have above
-the mean. So a move may add a little to one load if it takes much from the other.
+of each load is its mean over all brokers. A load is too high by what it has above the mean and TOLERANCE. The strain of
+a broker is the sum of the squares of these excesses. So a move may add a little to one load if it takes much from the
+other.
 
 The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
 changes the order of replicas to balance the preferred leaders, which moves no bytes. A move never leaves a partition on

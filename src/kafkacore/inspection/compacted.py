@@ -1,8 +1,8 @@
 """Decides which logs may lack offsets because the cleaner has removed records from them.
 
-The cleaner's checkpoint in the log directory says how far (an offset) the cleaner has compacted each log. The metadata
-log, if the directory has one, shows whether the topic is compacted. A follower copies a log that its leader may already
-have compacted, so a log of a compacted topic may lack any offset.
+For each log, the cleaner's checkpoint in the log directory contains the offset up to which the cleaner has compacted
+the log. The metadata log, if the directory has one, shows whether the topic is compacted. A follower copies a log that
+its leader may already have compacted, so a log of a compacted topic may lack any offset.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ CONTROL_TYPE: Final = "controlType"  # the name shown for a control record of an
 
 
 class Decoded(NamedTuple):
-    """The parts of a record to show. None shows nothing, a str is shown unchanged, and any other value is shown as
+    """The parts of a record to show. A part that is None is not shown. A str is shown unchanged, and any other value as
     JSON."""
 
     key: Any

@@ -60,7 +60,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
 
 
 def _unformatted(config: BrokerConfig, text: str, findings: Findings) -> None:
-    """Reports a directory without meta.properties. A broker in ZooKeeper mode formats it itself."""
+    """Reports a directory without meta.properties. A broker in ZooKeeper mode formats such a directory itself."""
     if config.zookeeper_mode:
         findings.remarks.append(f"{text.removesuffix('.')}; the broker formats it when it starts")
     else:

@@ -43,7 +43,7 @@ def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
     mismatches: dict[int, int] = {}
     with BatchScan(_beside(path, names.LOG)) as log:
         for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-            # After a crash, the file can end with preallocated zeros, which read as entries of the base offset.
+            # After a crash, the file can end with preallocated zeros, which look like entries of the base offset.
             if offset == base_offset and number > 0:
                 break
             found = log.batch_at(position, options.max_message_bytes)

@@ -1,4 +1,4 @@
-"""Finds the reasons why a node would refuse to start with undamaged metadata in a log directory.
+"""Finds reasons why a node would refuse to start, although the metadata in its log directory is undamaged.
 
 A node needs three things to start: feature levels and records that this release knows, an epoch that is not the last
 possible one, and the directory's own id among the voters.

@@ -1,4 +1,4 @@
-"""Verifies that the indexes of a segment lead each look-up to the batch where it must begin.
+"""Verifies that the indexes of a segment lead each look-up to the batch where the look-up must begin.
 
 Only the properties that a look-up needs are checked, so the indexes of every release pass. An entry of an offset index
 must point to the start of a batch that begins at or before the entry's offset. An entry of a time index must name a
@@ -112,8 +112,8 @@ def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
 
 
 def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
-    """Returns the number of entries, from the beginning, in which both columns grow. Reports the first entry that does
-    not."""
+    """Returns the number of entries, from the beginning, in which both columns grow. Reports the first entry in which a
+    column does not grow."""
     grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
     if bool(grows.all()):
         return len(columns[0])

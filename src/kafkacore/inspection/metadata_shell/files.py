@@ -25,7 +25,7 @@ from kafkacore.raft.control import control_records
 from kafkacore.storage import names
 from kafkacore.storage.errors import LogDirectoryError
 
-ATTEMPTS: Final = 5  # the number of attempts, because a running node may delete a file after this code has listed it
+ATTEMPTS: Final = 5  # attempts to read a directory: a running node may delete a file after this code has listed it
 _WHOLE: Final = 1 << 31  # larger than any batch
 _UNREADABLE: Final = (KafkaError, ProtocolError, CodecError)
 

@@ -1,4 +1,4 @@
-"""The metadata image of a live quorum. An observer fetches it. The observer has no node id, so no leader lists it."""
+"""An observer fetches the metadata image of a live quorum. The observer has no node id, so no leader lists it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Observer:
 
 class _Applied:
     """The listener that passes committed metadata, up to and including the offset `last`, to the publisher.
-    `seen_offset` is the last offset that it has received."""
+    `seen_offset` is the last offset that the listener has received."""
 
     def __init__(self, publisher: MetadataPublisher, last: int | None) -> None:
         self._publisher, self._last = publisher, last

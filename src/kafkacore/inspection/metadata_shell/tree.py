@@ -36,7 +36,7 @@ _ANY_LATER: Final = 0x7FFF
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _ENTITIES: Final = {CLIENT_ID: "clientId", IP: "ip", USER: "user"}  # in the order in which a quota's name shows them
-# The enumerations in an AccessControlEntryRecord. The index is the number.
+# The enumerations in an AccessControlEntryRecord. The index of a name is its number in the record.
 _ACL_RESOURCES: Final = (
     "UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER",
 )  # fmt: skip

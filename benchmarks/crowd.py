@@ -28,7 +28,7 @@ ERROR_AT, GENERATION_AT = 12, 14  # positions in an answer: size, correlation id
 SESSION_MS = 1_800_000  # longer than a run, so that no session expires
 AGAIN_S = 0.005  # pause after a heartbeat that arrived before the rebalance began
 METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
-EVENTS = 256  # at most, for each call of epoll_wait
+EVENTS = 256  # the most events that one call of epoll_wait returns
 BURST = 16  # requests that the client sends before it looks for answers
 PART_BYTES = 1 << 18  # one read takes at most this many bytes of an answer
 # If more than socket.listen.backlog.size (50) connections arrive together, the kernel retries each further connection
@@ -90,7 +90,7 @@ RECEIVED = memoryview(bytearray(PART_BYTES))  # shared by all members: each answ
 
 
 class Member:
-    """One connection and the requests of its member. The crowd passes the next answer to `then`."""
+    """One connection and the requests of its member. The crowd passes the next answer to the function `then`."""
 
     def __init__(self, address, templates):
         host, port = address.rsplit(":", 1)
@@ -233,7 +233,7 @@ class Crowd:
         self._named = self._in_sync = 0
         self.leader.send(self.templates.first_join, self._took_id)
         self.until(lambda: self._in_sync == 1)
-        self.leader_sync = None  # that generation had only the leader
+        self.leader_sync = None  # the request belonged to the generation that had only the leader
 
     def join(self):
         """Makes all other members join. As with consumers, each member first gets its id. Then the leader joins again,

@@ -2,7 +2,7 @@
 Kafka's.
 
 Rows:
-- join: 1,000 members join one group in one generation, from the first JoinGroup until every member has its assignment.
+- join: the time from the first JoinGroup until all 1,000 members of one group have their assignment, in one generation.
   group.initial.rebalance.delay.ms is 0. One member joins before the others, and joins again when all have their ids.
   Otherwise chance would decide how many generations there are.
 - rebalance: the same time when all members join again.

@@ -199,7 +199,7 @@ def scan_row(run, row):
 
 
 def boundary_of(run, total, size):
-    """Returns a function that reads as many rows of the same size from a source that only returns them."""
+    """Returns a function that reads `total` rows with values of `size` bytes from a source that only returns them."""
     register_boundary(run.spark)
     options = {"rows": str(total), "size": str(size), "partitions": "8"}
     return lambda: aggregate(run.spark.read.format(BOUNDARY).options(**options).load())

@@ -18,7 +18,8 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.messages import ProduceRequest
 from processes import wait_until
 
-# Connections for each value of acks; with this many, one of their requests is always near the front of the queue.
+# The number of connections for each value of acks. With this number, one of their requests is always near the front of
+# the queue.
 WRITERS = 8
 PAUSE_S = 0.005  # the time that a client waits after an answer before it sends its next request
 NOT_LEADER = 6
@@ -94,9 +95,9 @@ class WriterOfAll(Client):
 
 
 class UnacknowledgedWriter(Client):
-    """Writes to partition 0 with acks=0. Sends a Metadata request after each record: its answer shows that the broker
-    accepted the record. When the broker refuses a record, it closes the connection. The numbers of the accepted records
-    are in `taken`."""
+    """Writes to partition 0 with acks=0. Sends a Metadata request after each record. The answer to this request shows
+    that the broker accepted the record, because a broker that refuses a record closes the connection. The numbers of
+    the accepted records are in `taken`."""
 
     def __init__(self, address, topic):
         super().__init__(address)

@@ -70,8 +70,8 @@ def under(pair, load, producers):
 
 
 def storm(pair, limit_s):
-    """Sends the same request to the controller's own broker. Its only control plane handler also serves the
-    AlterPartition requests of all brokers. Returns {"quiet": [milliseconds], "storm": [milliseconds],
+    """Sends the same request to the controller's own broker. The only control plane handler of this broker also serves
+    the AlterPartition requests of all brokers. Returns {"quiet": [milliseconds], "storm": [milliseconds],
     "AlterPartition/s": rate}."""
     address = pair.cluster.control_addresses[CONTROLLER]
     quiet = latencies_ms(address, STOP_REPLICA, ASKED, limit_s)

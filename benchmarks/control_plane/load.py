@@ -5,8 +5,8 @@
             ...                       # each of the 100 connections sends its next request as soon as it has an answer
 
 The constructor opens the connections. They stay idle until the load runs. A broker handles one request of each
-connection at a time. Each connection has AHEAD requests in flight, so that the next request has arrived even when a
-busy machine keeps this process waiting.
+connection at a time. Each connection has `AHEAD` requests in flight, so that the broker already has the next request
+even if a busy machine keeps this process waiting.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ACCEPTED, ACCEPTING_S = 40, 0.02  # the backlog of a listening socket has 50 places
+# After every 40 connections, the load pauses, because the backlog of a listening socket has only 50 places.
+ACCEPTED, ACCEPTING_S = 40, 0.02
 END_S = 60.0
 AHEAD = 4
 

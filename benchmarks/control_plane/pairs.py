@@ -191,12 +191,13 @@ class Pair:
         size = min(max(round(whole * SERVICE_S * 1e3 / took_ms), 1), 10 * whole)
         self.backlog_frame = framed(self._describe(size), 4)
         # Apache Kafka's request log contains whole responses, and the response to a DescribeConfigs has half a
-        # megabyte. So its handlers get a change of a setting that they only validate, which takes long but is short.
+        # megabyte. So Apache Kafka's handlers get a request to change a setting, which they only validate. This request
+        # is short, but takes them long.
         self.logged_frame = self.backlog_frame if self.kind == OURS else VALIDATED
 
     def backlog(self, connections=FULL, *, logged=False):
-        """Opens connections to the loaded broker. Their requests need a request handler. With `logged`, they suit a
-        request log."""
+        """Opens connections to the loaded broker. Their requests need a request handler. With `logged`, the requests
+        are also suitable for a request log."""
         return Load(self.addresses[LOADED], connections, [self.logged_frame if logged else self.backlog_frame])
 
     # --- changes, requested from the controller ---

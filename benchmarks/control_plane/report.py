@@ -172,7 +172,7 @@ def logged_table(found):
 
 
 def logged_cell(values):
-    """Shows two of the values at each percentage of the requests."""
+    """Shows the values at 50 % and at 99 % of the requests."""
     return f"{values[50]:.1f} / {values[99]:.1f}" if values else ""
 
 

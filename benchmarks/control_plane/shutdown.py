@@ -1,5 +1,5 @@
-"""Counts the requests that the controller sends to brokers because of one controlled shutdown, and how often it waits
-for ZooKeeper. Afterwards the broker restarts, and a StopReplica with its previous broker epoch is sent to it again."""
+"""Counts the requests that the controller sends to brokers because of one controlled shutdown, and the controller's
+waits for ZooKeeper. Afterwards restarts the broker, and sends it a StopReplica with its previous broker epoch again."""
 
 import collections
 import contextlib

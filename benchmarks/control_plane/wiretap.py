@@ -82,8 +82,8 @@ class KafkaCounts:
 
 
 class ZooKeeperCounts:
-    """A ZooKeeper proxy. `sent` holds (time, operation, whether it began a round trip) of each request. A request that
-    is sent while others are in flight costs no additional round trip."""
+    """A ZooKeeper proxy. For each request, `sent` holds (time, operation, whether the request began a round trip). A
+    request that is sent while others are in flight costs no additional round trip."""
 
     def __init__(self, clock):
         self._clock, self.sent = clock, []

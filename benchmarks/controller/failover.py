@@ -3,8 +3,8 @@
 Each of the three controllers is a process with its own directory and the default settings of Apache Kafka, also for
 snapshots. The brokers exist only as registrations, with a long session and without heartbeats. The kill is a SIGKILL.
 The client requests a topic from the two other controllers in turn, until one has created it. The figure is the time in
-milliseconds from the kill to that answer. The memory figure is the growth of the largest controller's process since the
-cluster had no topic.
+milliseconds from the kill to that answer. The memory figure shows how much the largest process of a controller has
+grown since the cluster had no topic.
 """
 
 import shutil

@@ -80,7 +80,7 @@ def make_unclean(root, size_bytes, logs, links):
 
 
 def make_clean(root, logs):
-    """Makes logs with one record each, and all files that an orderly stop leaves next to the logs."""
+    """Makes logs with one record each, and all files that a clean stop leaves next to the logs."""
     builder = RecordBatchBuilder(partition_leader_epoch=0)
     builder.append(NOW_MS, b"key", b"v" * 100)
     nobody = struct.pack(">i", 0)
@@ -102,8 +102,8 @@ def make_clean(root, logs):
 
 
 def prepare(root, clean):
-    """Restores the state that the stop left. Each load removes the file that marks the clean shutdown, and a load by
-    Apache Kafka also preallocates indexes."""
+    """Restores the state that the clean stop left. Each load removes the file that marks the clean shutdown, and a load
+    by Apache Kafka also preallocates indexes."""
     if clean:
         for path in root.glob("*/*.index"):
             os.truncate(path, 0)

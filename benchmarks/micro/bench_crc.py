@@ -1,5 +1,5 @@
-"""Compares every implementation of CRC-32C that this processor can run with the implementations in Python clients. Does
-the same for gzip's CRC-32 and the implementation in zlib.
+"""Measures kafkacore's implementations of CRC-32C, as far as this processor can run them, beside those in Python
+clients. Does the same for the implementations of gzip's CRC-32, beside zlib's.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """

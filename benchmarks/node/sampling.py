@@ -23,7 +23,7 @@ CONNECTIONS = 4
 
 
 class Row:
-    """A connection pool to one node, and a request that it repeats."""
+    """A connection pool to one node, and the request that the pool repeats."""
 
     def __init__(self, node, name):
         topic = fresh_topic(node)

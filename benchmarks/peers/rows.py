@@ -75,9 +75,9 @@ def with_cpu(work, *pids):
 
 
 def back_memory(size_bytes):
-    """Touches and frees `size_bytes` of memory. The host of a virtual machine has not given memory for pages that the
-    machine never used or gave back. When the page cache first uses such a page, it causes a fault in the hypervisor,
-    which costs ten times the broker's own work.
+    """Touches and frees `size_bytes` of memory. Some pages of a virtual machine have no memory of the host, because the
+    machine has never used them or has given them back. When the page cache first uses such a page, it causes a fault in
+    the hypervisor, which costs ten times the broker's own work.
     """
     with mmap.mmap(-1, size_bytes) as memory:
         page = b"x" * mmap.PAGESIZE
@@ -340,7 +340,7 @@ def api_versions_answered(address):
     return struct.unpack(">h", body[:2])[0] == requests.NO_ERROR
 
 
-# Each entry is name: (title, the figure that the plot shows, function). The last rows leave topics in the broker.
+# Each entry maps a name to (title, the figure that the plot shows, function). The last rows leave topics in the broker.
 ROWS = {
     "idle": ("idle", "RSS MiB", memory),
     "produce": ("produce 1 KB records in 1 MB batches, 5 in flight", "MB/s per CPU-s", produce_plain),

@@ -1,11 +1,11 @@
 """`python -m benchmarks.planes` measures the controller's latency while the data plane is overloaded.
 
 Requests go to the controller listener, one at a time: BrokerHeartbeat of a broker that stays fenced, DescribeQuorum, a
-committed CreateTopics, and ApiVersions. All except ApiVersions have an aim. DescribeQuorum and CreateTopics also go to
-the data listener, for comparison. There are three kinds of load: none ("idle"); 600 connections that produce
-("produce", "produce gzip"); 600 connections that send Metadata requests for 10,000 partitions, ListOffsets and
-CreateTopics ("asking"). Latencies are medians over the rounds, in us. The aims relate to our own idle figures.
-`--brokers kafkacore apache-4.3` measures both brokers alternately.
+committed CreateTopics, and ApiVersions. Each of these requests except ApiVersions has an aim for its latency. The aims
+relate to our own idle figures. DescribeQuorum and CreateTopics also go to the data listener, for comparison. There are
+three kinds of load: none ("idle"); 600 connections that produce ("produce", "produce gzip"); 600 connections that send
+Metadata requests for 10,000 partitions, ListOffsets and CreateTopics ("asking"). Latencies are medians over the rounds,
+in us. `--brokers kafkacore apache-4.3` measures both brokers alternately.
 """
 
 import argparse
@@ -50,7 +50,7 @@ FENCED_BROKER = 999
 CONNECTIONS = 600
 PAGE_CACHE_BYTES = 4 << 30  # more than a load writes
 TOPIC, PARTITIONS = "load", 16
-WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with the topic's own record still below the limit of a request
+WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # a request may create 10,000 records, also one for the topic
 WARM_UP = 100
 CREATED = "c"
 # The position of the first topic's error in a CreateTopics answer, for a name of this prefix and eight digits. The
@@ -126,7 +126,7 @@ LOADS = {
 
 class Loaded:
     """A broker with the topics of the loads. `wide` is the number of partitions in the Metadata requests. It can be
-    less than 10,000, because creating so many takes minutes on other brokers."""
+    less than 10,000, because other brokers take minutes to create that many."""
 
     def __init__(self, broker, wide):
         self.broker, self.wide = broker, wide

@@ -94,7 +94,8 @@ class Nodes(ReplicatedCluster):
         return names
 
     def throttle(self, bytes_per_s):
-        """Limits the replication of the topics that have `THROTTLED`, as kafka-reassign-partitions --throttle does."""
+        """Limits the replication of the topics that have the settings `THROTTLED`, as kafka-reassign-partitions
+        --throttle does."""
         client = AdminClient({"bootstrap.servers": self.bootstrap})
         entries = [ConfigEntry(key, str(bytes_per_s), incremental_operation=AlterConfigOpType.SET) for key in RATES]
         for node in NODES:

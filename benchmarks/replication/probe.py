@@ -1,5 +1,5 @@
 """Writes small records to many partitions, with one request in flight at each node. Notes when each partition
-acknowledges, and the longest time between two acknowledgements."""
+acknowledges a record, and the longest time between two acknowledgements."""
 
 import contextlib
 import itertools

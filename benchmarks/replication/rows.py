@@ -32,7 +32,8 @@ from .probe import Probe, first_records
 
 LEADER, FOLLOWER, THIRD = NODES
 BATCH_MB = 1.0
-# During a reassignment, another load runs in slices of SLICE_S. It ends with the first slice after the reassignment.
+# During a reassignment, another load runs in slices of SLICE_S. The load ends with the first slice after the
+# reassignment.
 SLICE_S = 0.1
 STOP_S = 300
 SMALL_BYTES = 100 << 20
@@ -264,8 +265,8 @@ def together(results):
 
 
 def run_floor(program, work, directory, size_bytes, count):
-    """Runs benchmarks/floor and returns its figures. Its files stay, as the files of the clusters do. Only a large file
-    is deleted, because the next round should reuse its pages."""
+    """Runs benchmarks/floor and returns its figures. The program's files stay, as the files of the clusters do. Only a
+    large file is deleted, because the next round should reuse its pages."""
     scratch = tempfile.mkdtemp(dir=directory)
     command = [program, work, scratch, str(size_bytes), str(count)]
     figures = json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True).stdout)

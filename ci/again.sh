@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests that failed in the last `make test` once more, alone on the machine, and names those that pass now.
-# A person must look at every named test: either the test or the code depends on time. More than three failures are not
-# run again, because so many have a common cause.
+# A person must look at every named test: either the test or the code depends on time. If more than three tests failed,
+# the script does not run them again, because so many failures have a common cause.
 source "$(dirname "$0")/common.sh"
 
 failures=.pytest_cache/v/cache/lastfailed

@@ -27,8 +27,8 @@ install_dependencies() {
     KAFKACORE_ONLY=- .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[$extras]"
 }
 
-# The marker files are in .venv, so that they disappear when somebody replaces .venv. An install with more extras is
-# sufficient.
+# The marker files are in .venv, so that they disappear when somebody replaces .venv. It is sufficient if kafkacore is installed
+# with more extras than the named ones.
 fingerprint="$(cat pyproject.toml src/kafkacore/_version.py | sha256sum)"
 installed() {
     local marker extra

@@ -167,8 +167,8 @@ if [ "$wanted" = all ] || [ "$wanted" = address ]; then
 fi
 if [ "$wanted" = all ] || [ "$wanted" = thread ]; then
     copy_and_build thread thread
-    # The runtime guesses the size of a library's thread-local block from the bytes before the block. In one of some hundred
-    # blocks it takes other bytes for a size, and ends the process when it cannot allocate that much.
+    # The runtime guesses the size of a library's thread-local block from the bytes before the block. For one block in some
+    # hundred, it mistakes other bytes for the size, and ends the process when it cannot allocate that much.
     run thread libtsan.so TSAN_OPTIONS "suppressions=$root/ci/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=4:intercept_tls_get_addr=0"
 fi
 [ "${#results[@]}" -gt 0 ] || die "no such tests: ${tests[*]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages for the tests of kafkacore.spark: PySpark in .venv, the oldest supported PySpark in a separate
 # environment, the packages of Spark Connect's client, and Spark's own Kafka connector for comparison. Each PySpark has
-# 480 MB. `make build` does not need it.
+# 480 MB. `make build` does not need this script.
 # Without Java, the tests of Spark are skipped. With CI=true, this is a failure.
 source "$(dirname "$0")/common.sh"
 

@@ -44,7 +44,7 @@ static uint8_t rank_of(uint8_t count) { /* 1, 2, 3, 4-7, 8-15, 16-31, 32-127, mo
     return count < 4 ? 1 << (count - 1) : count < 8 ? 8 : count < 16 ? 16 : count < 32 ? 32 : count < 128 ? 64 : 128;
 }
 
-/* How much new coverage the run since the last call has shown. */
+/* Returns how much new coverage the run since the last call has shown. */
 int kc_coverage_take(void) {
     int found = 0;
     for (int i = 0; i < 2 * EDGES; i += 8) {

@@ -26,7 +26,7 @@ from mutated_bytes import mutated  # noqa: E402
 
 REPORT_S = 10.0
 LARGEST_KEPT_BYTES = 2048
-# The number of edges, counts and comparisons that an input must be the first to reach to stay in the corpus.
+# An input stays in the corpus if it is the first to reach at least this number of edges, counts and comparisons.
 LEAST_GAIN = 8
 
 

@@ -201,8 +201,8 @@ def latency(bootstrap: str) -> None:
 
 
 def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
-    """Lets three members of a group read a topic together. Kills one of them, and waits until the others have taken
-    over its partition."""
+    """Lets three members of a group read a topic together. Kills one of the members, and waits until the other two have
+    taken over its partition."""
     heading(f"{MEMBERS} members of a group share {PARTITIONS} partitions, and one of them dies")
     create_topic(bootstrap, "shared", PARTITIONS)
     writer = Writer(bootstrap, "shared", PARTITIONS, {})

@@ -152,7 +152,8 @@ def _table(header: tuple[str, ...], rows: list[list[str]]) -> list[str]:
 
 
 def _add_controller(arguments: argparse.Namespace) -> None:
-    """Adds the controller of this machine. The controller's configuration and its log directory identify it."""
+    """Makes the controller of this machine a voter. The controller's configuration and its log directory identify
+    it."""
     if not arguments.command_config:
         raise AdminError("add-controller needs --command-config FILE, the server.properties of the new controller")
     config = BrokerConfig.load(arguments.command_config)

@@ -26,7 +26,8 @@ _PLACED: Final = {"log_dirs": ["any", "any", "any"]}
 
 
 class Move(NamedTuple):
-    """A move of a partition: the brokers that already have its records, and those that will get them."""
+    """A move of a partition: the brokers that already have the partition's records, and the brokers that will get
+    them."""
 
     sources: frozenset[int]
     destinations: frozenset[int]

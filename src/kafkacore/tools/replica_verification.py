@@ -198,8 +198,8 @@ async def _digests(
 
 
 async def _fetch_from(node: Node, place: Place, offset: int, arguments: argparse.Namespace) -> tuple[int, Any]:
-    """Fetches one partition as a consumer does. If the broker has deleted the records at `offset`, fetches from its log
-    start offset instead. Returns the offset and the answer. Raises OSError."""
+    """Fetches one partition as a consumer does. If the broker has deleted the records at `offset`, fetches from the
+    broker's log start offset instead. Returns the offset and the answer. Raises OSError."""
     while True:
         answer = await _fetch(node, place, offset, arguments)
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -1,2 +1,2 @@
-"""The reports of a node about itself: metrics under Kafka's names, a Prometheus endpoint for them, and the request
-logs."""
+"""The reports that a node makes about itself: metrics under Kafka's names, a Prometheus endpoint for the metrics, and
+the request logs."""

@@ -42,7 +42,7 @@ class RequestLogError(OSError):
 
 
 class SampledRequestLog:
-    """Writes the samples of its planes to `path`, from `start` to `close`, every INTERVAL_S.
+    """From `start` to `close`, writes the samples of its planes to `path` every INTERVAL_S.
 
     When the file would exceed `max_bytes`, it is renamed to `path`.1, and replaces an older file of this name. `close`
     writes the remaining samples, so call it after the planes have stopped. Raises RequestLogError if the file cannot be
@@ -95,7 +95,7 @@ class SampledRequestLog:
         try:
             self._file.write("".join(lines).encode())
         except OSError as error:
-            # This thread cannot know whether these samples were written. The metric counts them as dropped.
+            # This thread cannot know whether these samples were written. The metric counts all of them as dropped.
             plane.native.drop_samples(len(samples))
             if not self._broken:
                 LOG.warning(

@@ -190,7 +190,7 @@ class Counting:
         return windowed_counts.from_records(read(self._spark, self._bootstrap, self._target))
 
     def recounted(self) -> DataFrame:
-        """Returns the same counts, computed by one batch query over the whole topic."""
+        """Returns the counts of one batch query over the whole topic. They must equal the counts of the stream."""
         return windowed_counts.counts(read(self._spark, self._bootstrap, self._source))
 
 

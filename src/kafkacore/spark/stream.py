@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cluster.latest(cluster.partitions(topics), known), topic_ids(topics)
 
     def first_of(self, new: Collection[TopicPartition]) -> Positions:
-        """Returns the first offsets of new partitions. Leaves out those that were deleted since the batch was
+        """Returns the first offsets of new partitions. Leaves out partitions that were deleted since the batch was
         planned."""
         found: Positions = {}
         for name in sorted({topic for topic, _ in new}):

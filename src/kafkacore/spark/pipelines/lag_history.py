@@ -133,8 +133,8 @@ def decode_commits(records: DataFrame) -> DataFrame:
 
     A plain Python function decodes the records, because Spark's functions on Arrow batches need pandas.
     """
-    # Spark calls a deterministic function twice, once for the filter and once for the rows. So declare the function as
-    # nondeterministic.
+    # Spark calls a deterministic function twice, once for the filter and once for the rows. So this function is
+    # declared as nondeterministic.
     decode = F.udf(_commit, _DECODED, useArrow=False).asNondeterministic()
     decoded = records.select(decode("key", "value", "offset").alias("commit")).where(F.col("commit").isNotNull())
     return decoded.select("commit.*").withColumn("commitTimestamp", F.timestamp_millis("commitTimestamp"))

@@ -2,8 +2,8 @@
 input is one row for each partition.
 
 Each broker has two loads: the bytes that it holds, and the bytes per second that are appended to its replicas. The unit
-of each load is its mean over all brokers. A load is too high by what it has above the mean and TOLERANCE. The strain of
-a broker is the sum of the squares of these excesses. So a move may add a little to one load if it takes much from the
+of each load is its mean over all brokers. The excess of a load is what it has above the mean plus TOLERANCE. The strain
+of a broker is the sum of the squares of both excesses. So a move may add a little to one load if it takes much from the
 other.
 
 The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
@@ -65,14 +65,15 @@ def plan(
         fenced: registered brokers that get no replicas.
 
     Raises:
-        PlanError: more replicas must be on live brokers than there are such brokers, or a drained broker is unknown.
+        PlanError: a partition needs more replicas on live brokers than there are live brokers, or a drained broker is
+        unknown.
     """
     work = _Plan(partitions, racks, drained, fenced)
     work.drain()
     work.leave_unregistered()
     work.even_out()
     work.even_out_leaders()
-    work.even_out(followers_only=True)  # moved leader replicas have changed how full the brokers are
+    work.even_out(followers_only=True)  # the moves of leader replicas have changed the brokers' loads
     return work.changed()
 
 

@@ -9,8 +9,9 @@ same batches at the same offsets, without gaps. The audit compares:
 - Only offsets below the committed end, which is the greatest high watermark that a replica has checkpointed. Later
   records may differ.
 - The end of each replica. A replica that ends below its own checkpointed high watermark has lost records. A replica in
-  the ISR that ends below the committed end has also lost records. A replica that was moved to another broker is not
-  short: it has no files and is not in the ISR, but a checkpoint may still name it.
+  the ISR that ends below the committed end has also lost records. If a replica was moved to another broker, a
+  checkpoint of its former broker may still name it. Such a replica has no files and is not in the ISR, so it is no
+  finding.
 - Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
   record is a tombstone, or belongs to an aborted transaction, may be gone on another replica. A record may also be gone
   there if that replica already has a newer record of the key.

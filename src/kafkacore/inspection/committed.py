@@ -13,7 +13,8 @@ from kafkacore.storage.log_loader import damage_text
 
 
 def lost_records(directory: str) -> list[str]:
-    """Returns at most one problem: the message of a node that refuses to start with this log. Raises OSError."""
+    """Returns at most one problem: the message with which a node would refuse to start with this log. Raises
+    OSError."""
     listed = sorted(os.listdir(directory))
     segments = [parsed[0] for parsed in map(names.parse_file_name, listed) if parsed and parsed[1] == names.LOG]
     snapshots = [parsed[0] for parsed in map(names.parse_checkpoint_name, listed) if parsed is not None]

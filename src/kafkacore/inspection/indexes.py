@@ -20,7 +20,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class IndexOptions(NamedTuple):
-    """The options for indexes. `sanity_only` makes only the checks that a broker makes to decide whether to rebuild an
+    """The options for indexes. `sanity_only` makes only the checks with which a broker decides whether to rebuild an
     index. `verify_only` prints no lines for the entries."""
 
     sanity_only: bool = False

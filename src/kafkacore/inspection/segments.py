@@ -15,7 +15,7 @@ from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
 
 WHOLE_FILE: Final = -1
-# An index entry contains the distance of an offset from the base offset, which is below 2^31.
+# An index entry contains the distance of an offset from the base offset. This distance is below 2^31.
 MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)
 _WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the other names without a colon
 

@@ -15,7 +15,7 @@ CATCH_UP_SECONDS: Final = 30.0
 
 class ClockBehind(Exception):
     """When a test moved the clock, some events that became due did not happen within the time limit. The message names
-    them."""
+    these events."""
 
 
 class BrokerClock:

@@ -18,8 +18,8 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
-# The processors answer requests for these APIs without Python. A gate sends the requests that a test needs to see to
-# Python.
+# The processors answer requests for these APIs without Python. A gate sends to Python those requests that a test needs
+# to see.
 _HOT: Final = (
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.METADATA,
 )  # fmt: skip
@@ -209,8 +209,8 @@ class Interception:
 
 
 def _request(call: RequestContext, body: bytes | memoryview) -> Any:
-    """Decodes the request. Raises ProtocolError for malformed bytes. This closes the connection, as it would without a
-    test."""
+    """Decodes the request. Raises ProtocolError for malformed bytes. This error closes the connection, as it would
+    without a test."""
     return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
 
 

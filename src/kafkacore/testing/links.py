@@ -84,7 +84,7 @@ class Links:
         return await loop.create_connection(lambda: _LinkedProtocol(self, source, target, factory()), host, port)
 
     def watch(self, source: int, address: Address, connection: NativeConnection) -> Callable[[], None]:
-        """Stops reads and writes of a native connection while its link is cut. Does so until the caller calls the
+        """Stops reads and writes of a native connection whenever its link is cut. The caller ends this with the
         returned function."""
         key = object()
         target = self._addresses.get(address)

@@ -6,7 +6,7 @@ but overtakes the requests that wait in the queue (KAFKA-4453). `apart`: it uses
 control.plane.listener.name (KIP-291). Apache Kafka has no lane. On our brokers `shared` sends AlterPartition, which has
 no priority.
 
-The request is a StopReplica with an old broker epoch, so the broker refuses it and changes nothing.
+All other requests are StopReplicas with an old broker epoch, so the broker refuses them and changes nothing.
 """
 
 import contextlib

@@ -3,7 +3,7 @@
 Two nodes of one build, one with sampling and one without, alternately serve the same small requests. The node that
 begins alternates. Small requests are the most expensive case, because a sample costs the same for each request. The
 benchmark compares neighbouring runs, because other load on the machine changes from minute to minute. Nearly all of the
-cost comes from the thread that writes the lines. Its share of the node's CPU depends little on other load.
+cost comes from the thread that writes the lines. This thread's share of the node's CPU depends little on other load.
 """
 
 import argparse

@@ -47,8 +47,8 @@ class Plain:
 
 
 class Before(Node):
-    """Our node from another checkout, which was built there with `make build`. This peer compares a change with the
-    state before the change."""
+    """Our node from another checkout, in which `make build` has run. This peer compares a change with the state before
+    the change."""
 
     name = "before"
 

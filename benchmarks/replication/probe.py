@@ -13,7 +13,7 @@ from benchmarks.peers.rows import PIPELINE_DEPTH, one_record
 
 from .cluster import LIMIT_S
 
-MOST_PARTITIONS = 500  # at most, in one request
+MOST_PARTITIONS = 500  # the most partitions in one request
 PAUSE_S = 0.001  # pause when there is no request for a node, or when the node does not answer
 REFUSED = -1  # stands for the error of a request whose connection broke
 

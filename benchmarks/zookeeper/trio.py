@@ -18,7 +18,7 @@ from zookeeper_cluster import ZooKeeperCluster
 CONTROLLER, VICTIM, OTHER = IDS = (1, 2, 3)
 LIMIT_S = 300  # Apache Kafka needs minutes for thousands of partitions
 PREFERRED = 0
-MOST_CREATED = 5000  # at most, in one request
+MOST_CREATED = 5000  # the most partitions that one request creates
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.enable": "true",

@@ -17,7 +17,7 @@ LED = "led"
 CALM_S = 2.0
 STOP_S = 300
 PAUSE_S = 0.001
-REPLICAS_OF_PROOF = 2  # one broker is gone
+REPLICAS_OF_PROOF = 2  # replicas of the topic that proves the failover: one broker is gone
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ these implementations that the processor supports:
   or `pclmul`;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, because the instruction starts once per cycle
   but takes three cycles. Shift tables combine the three sums;
-- CRC-32, for which x86 has no instruction: `pclmul` folds four 128-bit accumulators. Here `armv8` uses one stream;
+- `pclmul`: four folded 128-bit accumulators, for CRC-32, because x86 has no instruction for it. For CRC-32, `armv8`
+  uses one stream;
 - `table`: slicing by eight (Kounavis and Berry, 2005).
 """
 
@@ -345,8 +346,8 @@ def implementation():
 
 
 def implementations(ieee=False):
-    """Returns every implementation that this processor supports, so that tests can compare them. The keys are their
-    names, the values are functions `(data, seed=0)`. `ieee` selects CRC-32.
+    """Returns every implementation that this processor supports, so that tests can compare them. The keys of the dict
+    are names, and its values are functions `(data, seed=0)`. `ieee` selects CRC-32.
     """
     cdef const char *name = NULL
     cdef int number

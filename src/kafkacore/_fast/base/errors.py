@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class KafkaError(Exception):
-    """Base of every error that has one of Kafka's error codes. `code` and `retriable` are Kafka's."""
+    """Base of every error that has one of Kafka's error codes. `code` and `retriable` have the values of Kafka."""
 
     code: int = -1
     retriable: bool = False
@@ -17,7 +17,7 @@ class UnsupportedVersionError(KafkaError):
 
 
 class CorruptBatchError(KafkaError, ValueError):
-    """The bytes are not a batch, because the length, the magic byte or the body is impossible. Kafka's
+    """The bytes are not a batch, because the length, the magic byte or the body is impossible. The error code is
     CORRUPT_MESSAGE."""
 
     code = 2
@@ -25,7 +25,7 @@ class CorruptBatchError(KafkaError, ValueError):
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A record violates the record format. Kafka's INVALID_RECORD."""
+    """A record violates the record format. The error code is INVALID_RECORD."""
 
     code = 87
 

@@ -5,8 +5,9 @@ A fiber has its own stack. It runs until it pauses or ends, and `fiber_resume` c
 must not touch a Python object, and it must not hold a lock when it pauses. The same thread creates, resumes and frees a
 fiber.
 
-Builds without makecontext(3) cannot switch stacks. Nor can builds with AddressSanitizer or ThreadSanitizer, which do
-not support that. In such a build, a fiber runs to its end at the first resume, and `fiber_may_pause` returns False.
+Builds without makecontext(3) cannot switch stacks. The same holds for builds with AddressSanitizer or ThreadSanitizer,
+which do not support such switches. In such a build, a fiber runs to its end at the first resume, and `fiber_may_pause`
+returns False.
 """
 
 ctypedef struct Fiber:    # private to fiber.pyx

@@ -23,7 +23,7 @@ ctypedef fused Unit:
 
 
 cdef uint32_t hash_of_units(const Unit *unit, Py_ssize_t count) noexcept nogil:
-    """Hashes four units at a time, because each single multiplication would wait for the previous one."""
+    """Hashes four units at a time. With one unit at a time, each multiplication would wait for the previous one."""
     cdef uint32_t value = 0
     cdef const Unit *end = unit + count
     while end - unit >= 4:

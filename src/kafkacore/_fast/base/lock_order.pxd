@@ -6,15 +6,15 @@ After a violation, the check prints the names of both locks and aborts the proce
 words.
 """
 
+# The comment on each rank names a lock and the data that the lock guards.
 cdef enum:
     RANK_ACCEPTOR = 1         # Acceptor.lock: the listeners of an acceptor
     RANK_LINKS                # Reactor.links_lock: the planes that a processor serves
     RANK_FETCH_SESSIONS       # FetchSessions.lock: the cache of fetch sessions
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
-    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: the number of connections from
-    # each IP address.
-    RANK_ADDRESSES
+    # Locks of this rank and of all higher ranks are leaf locks.
+    RANK_ADDRESSES            # Plane.addresses_lock: the number of connections from each IP address
     RANK_CHANGES              # Changes.lock: the changed partitions of one fetch session
     RANK_QUOTA                # Quota.lock: the sizes and times of recent transfers of throttled partitions
     RANK_ISR_EDGES  # IsrEdges.lock: partitions whose ISR may have to change, and the brokers that may join an ISR

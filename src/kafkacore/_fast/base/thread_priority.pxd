@@ -12,8 +12,8 @@ cdef extern from * nogil:
     #include <sys/syscall.h>
     #include <unistd.h>
 
-    /* Linux keeps a nice value for each thread. The process may have been started with a nice value, so this adds to
-       it. */
+    /* Linux keeps a nice value for each thread. The process may have been started with a nice value, so this function
+       adds to that value. */
     static inline void kc_lower_priority(int nice) {
         id_t self = (id_t) syscall(SYS_gettid);
         if (nice > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nice);

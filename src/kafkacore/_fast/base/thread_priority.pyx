@@ -2,8 +2,8 @@
 
 
 def enter_thread(str name, bint urgent=False) -> None:
-    """Sets the name of the calling thread (at most 15 bytes), which the system's tools show. `urgent` requests short
-    time slices from the kernel, which the threads of the control plane need."""
+    """Sets the name of the calling thread (at most 15 bytes), which the system's tools show. With `urgent`, asks the
+    kernel for short time slices, which the threads of the control plane need."""
     cdef bytes encoded = name.encode()[:15]
     name_thread(encoded)
     if urgent:

@@ -27,8 +27,8 @@ class Uuid(bytes):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses 22 characters of base64. A trailing `==` is allowed. Raises ValueError, whose message contains the
-        text."""
+        """Parses 22 characters of base64. A trailing `==` is allowed. Raises ValueError for any other text. The error's
+        message contains the text."""
         stripped = text.removesuffix("==")
         try:
             value = urlsafe_b64decode(stripped + "==")
@@ -66,7 +66,7 @@ class Uuid(bytes):
 
 
 class RandomUuids:
-    """Makes version 4 UUIDs, as bytes. It generates many UUIDs at a time, so each costs a tenth of a call of
+    """Makes version 4 UUIDs, as bytes. It generates many UUIDs at a time, so each one costs a tenth of a call of
     `Uuid.random`. The text of these UUIDs may begin with `-`. Only one thread of the process that created a RandomUuids
     may use it."""
 

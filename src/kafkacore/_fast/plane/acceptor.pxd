@@ -7,8 +7,8 @@ acceptor closes further connections from it immediately.
 
 A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
 descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a descriptor
-outside the reserve is free. While logs hold most of the descriptors, connections may use all but the last part of the
-reserve, so that a node with many logs still serves clients.
+outside the reserve is free. While logs hold most of the descriptors, connections may also use the reserve, except its
+last part. So a node with many logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -28,9 +28,10 @@ ctypedef struct Listener:
     int32_t reactor_count
     Reactor *reactors[MAX_PROCESSORS]
     int32_t max_connections   # the listener's own limit, in addition to the plane's
-    # Whether the plane's limits do not apply, as for inter.broker.listener.name if there are other listeners (KIP-402).
+    # Whether the plane's limits do not apply to this listener. They do not apply to the listener of
+    # inter.broker.listener.name if there are other listeners (KIP-402).
     bint exempt
-    ArrivalRate arrivals      # the listener's own rate
+    ArrivalRate arrivals      # the rate of new connections at this listener
 
 ctypedef struct Acceptor:
     Thread thread

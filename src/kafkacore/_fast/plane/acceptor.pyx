@@ -83,7 +83,7 @@ cdef extern from * nogil:
 
 cdef enum:
     PAUSE_MS = 10             # the interval at which the acceptor checks whether a paused listener may continue
-    ACCEPTS = 64              # an acceptor accepts at most this many connections from one listener in a row
+    ACCEPTS = 64              # the acceptor accepts at most this many connections from one listener before the others
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # at most this many descriptors are reserved
     LAST_SHARE = 4            # connections never get this fraction of the reserve (1 / N)
@@ -100,7 +100,7 @@ cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
 
 
 cdef void set_rate(ArrivalRate *rate, int64_t per_second) noexcept nogil:
-    """Sets a rate. If the rate changes, it starts with the tokens of one second."""
+    """Sets the limit of a rate. If the limit changes, the tokens of one second are available at once."""
     if rate.per_second != per_second:
         rate.per_second = per_second
         rate.tokens = <double> per_second
@@ -167,8 +167,9 @@ cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """Returns a number: the descriptors of connections must be below it. The kernel always returns the lowest free
-    descriptor. So if it returns this number or a higher one, all descriptors below this number are in use."""
+    """Returns the limit for connections: each of their descriptors must be below this number. The kernel always returns
+    the lowest free descriptor. So if it returns this number or a higher one, all descriptors below the number are in
+    use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
@@ -289,7 +290,7 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until `stop`
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads use until `stop`
 cdef class NativeAcceptor:
     """An acceptor thread. The constructor raises OSError if the system cannot create a thread or a descriptor."""
 

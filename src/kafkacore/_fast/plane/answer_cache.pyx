@@ -39,7 +39,7 @@ ctypedef struct Prepared:
 
 cdef Entry *find(const Prepared *prepared, int32_t listener, int16_t version, const uint8_t *asked,
                  int32_t size) noexcept nogil:
-    """Returns the entry of a request, or the free slot to which it belongs."""
+    """Returns the entry of a request. If there is none, returns the free slot where the entry would be."""
     cdef uint64_t word = <uint64_t> <uint32_t> listener << 16 | <uint16_t> version
     cdef uint64_t at = hash_word_and_bytes(process_hash_key(), word, asked, <size_t> size)
     cdef Entry *entry
@@ -58,8 +58,8 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
     cdef uint8_t *memory
-    # GATE_ERROR requests an error for every partition. The answers of these APIs have no errors for single partitions,
-    # so the handler must answer.
+    # The verdict `GATE_ERROR` says that the answer must contain an error for every partition. The answers of these APIs
+    # have no errors for single partitions, so the handler must answer.
     if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
         return SERVED_PUNT
     entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
@@ -80,7 +80,7 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
 ASKED_LIMIT = ASKED_BYTES
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class CachedAnswers:
     """An immutable table of answers. Each of `entries` is (listener, version, request body, response with header). If
     two entries have the same request, the first one is used."""

@@ -14,7 +14,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 cdef enum:
     GATE_SERVE = 0
     GATE_PUNT = 1
-    GATE_ERROR = 2        # answer with `error` for every partition of the request
+    GATE_ERROR = 2        # answer with the error `error` for every partition of the request
     GATE_CLOSE = 3        # close the connection
 
 ctypedef struct GateRule:

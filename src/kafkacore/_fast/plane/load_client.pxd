@@ -8,7 +8,8 @@ correlation id. The client can also let the kernel discard the answers.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
-    # Size, API key, version, correlation id; each channel has its own copy for the request that it sends.
+    # The size of a request's head: size, API key, version, correlation id. Each channel has its own copy of the head
+    # for the request that it sends.
     HEAD_BYTES = 12
     ANSWER_HEAD_BYTES = 512   # the first bytes of an answer, which the client keeps to read the error code
     SUB_BUCKETS = 64          # the number of buckets for each power of two of ns; they are 1.6 % apart
@@ -42,7 +43,7 @@ ctypedef struct Run:
     int64_t request_count
     int64_t most_requests     # the limit for the requests of all channels together; -1 to run until the deadline
     int64_t deadline_ns
-    int32_t error_at          # offset of an int16 error code in an answer, after the size; -1 for none
+    int32_t error_at          # the offset of an int16 error code after an answer's size prefix; -1 if there is none
     bint discard              # lets the kernel discard the rest of an answer
     bint spin                 # the client never sleeps
     uint8_t *scratch

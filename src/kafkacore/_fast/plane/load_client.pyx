@@ -248,7 +248,8 @@ class LoadResult:
         self.buckets = buckets
 
     def percentile_ns(self, share: float) -> int:
-        """Returns the latency that a share (0 to 1) of the answers did not exceed, accurate to 1.6 %."""
+        """Returns a percentile of the latency: `share` (0 to 1) of the answers took at most this time. It is accurate
+        to 1.6 %."""
         rank = max(1, round(share * self.requests))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
@@ -329,8 +330,8 @@ cdef class Load:
     def run(self, requests, *, seconds: float = 3600.0, count: int = -1, error_at: int = -1) -> LoadResult:
         """Sends `requests` in a cycle, until `seconds` have passed or `count` requests have been sent. Each request is
         a whole frame with its size prefix. The client replaces the correlation id. Each connection begins with a
-        different request. If an answer does not have the correlation id of its request, its connection counts as
-        broken. `error_at` is a position in the answer, counted after the size: a non-zero int16 at this position counts
+        different request. If an answer does not have the correlation id of its request, the connection counts as
+        broken. `error_at` is a position in the answer after its size prefix. A non-zero int16 at this position counts
         as an error. `run` can be called again."""
         cdef Run *run = &self.run_state
         cdef list kept = [bytes(request) for request in requests]

@@ -28,7 +28,7 @@ cdef enum:
 
 cdef enum:
     OUTBOUND_LEAST_BYTES = 16384    # the smallest size of the answer's buffer
-    OUTBOUND_SMALL_ANSWERS = 64     # the buffer shrinks after this many answers in a row that fit into the least size
+    OUTBOUND_SMALL_ANSWERS = 64     # the buffer shrinks after this many consecutive answers that fit into that size
 
 ctypedef struct Outbound:
     Driven driven             # must be the first field
@@ -47,7 +47,7 @@ ctypedef struct Outbound:
     int64_t size              # including the prefix; -1 before the prefix has arrived
     int64_t received
     int64_t most_bytes        # a larger answer counts as malformed
-    int32_t small_answers     # small answers in a row so far
+    int32_t small_answers     # the number of consecutive small answers so far
     void (*answered)(Outbound *out) noexcept nogil  # called when the answer is complete
     void (*lost)(Outbound *out, int why) noexcept nogil
 

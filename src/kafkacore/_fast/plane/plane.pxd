@@ -75,19 +75,20 @@ ctypedef struct Request:
 
 cdef enum:
     REQUEST_WAITING = 0   # cut out of the bytes, but not started
-    REQUEST_BLOCKED = 1   # hot; the request has had no effect or only a part of it
+    REQUEST_BLOCKED = 1   # hot; the request has had no effect or only a part of its effect
     REQUEST_PARKED = 2    # hot; the request has had its effect
     REQUEST_OUT = 3       # on the ring or with a handler
     REQUEST_DONE = 4      # its answer is complete
 
 cdef enum:
-    DRAIN_ANSWERED = 1    # connections close after their answers
+    DRAIN_ANSWERED = 1    # each connection closes after its answers have been sent
     DRAIN_AT_ONCE = 2
 
 cdef enum:
     SERVED = 0            # the answer is complete
     SERVED_PARKED = 1     # the request has had its effect, and is answered later; the next Produce can be served now
-    SERVED_BLOCKED = 2    # the request has had no effect, or only a part of it; later requests of its connection wait
+    # The request has had no effect, or only a part of its effect. Later requests of its connection wait.
+    SERVED_BLOCKED = 2
     SERVED_PUNT = 3       # nothing was done; the request goes onto the ring
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 
@@ -192,8 +193,8 @@ cdef void plane_release(Plane *plane) noexcept nogil
 
 # Call this on the thread of the connection's processor, when `request.answer` is complete.
 cdef void request_answered(Request *request) noexcept nogil
-# Call this on the processor's thread when a SERVED_BLOCKED request has had its effect. From then on, it waits as a
-# SERVED_PARKED request does.
+# Call this on the processor's thread when a `SERVED_BLOCKED` request has had its effect. From then on, the request
+# waits as a `SERVED_PARKED` request does.
 cdef void request_unblocked(Request *request) noexcept nogil
 # Gives the frame's memory back to the plane's budget. Only the current owner of the request may call this: the
 # processor or the handler. After the call, nothing may point into the frame.

@@ -135,7 +135,7 @@ cdef object hot_api(Serve serve, void *state, object keep):
     return made
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it ends
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class HotApi:
     """A request handler that runs without the GIL. The module that implements the handler creates it."""
 
@@ -175,7 +175,7 @@ cdef class Published:
         free(self.answers.sizes)
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it ends
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class NativePlane:
     """The native plane of one listener group.
 
@@ -253,8 +253,8 @@ cdef class NativePlane:
         self.publish("gate", <void **> &self.plane.gate, policy.gate if policy is not None else NULL, policy)
 
     def publish_api_versions(self, bodies) -> None:
-        """Publishes the bodies of the ApiVersions answer. The index is the version. With None, ApiVersions requests go
-        to the handler."""
+        """Publishes the bodies of the ApiVersions answers. The index of each body is the version of the request. With
+        None, ApiVersions requests go to the handler."""
         cdef Published owner = None
         if bodies is not None:
             owner = Published(list(bodies))
@@ -280,8 +280,8 @@ cdef class NativePlane:
         store32(&self.plane.max_connections_per_ip, most_per_ip)
 
     def sample_requests(self, int32_t every) -> None:
-        """Keeps the times of one in `every` requests for `take_samples`. If `every` is 0, keeps no times. This may
-        change while the plane serves requests."""
+        """Records the times of one request out of `every` requests, for `take_samples`. If `every` is 0, records
+        nothing. This may change while the plane serves requests."""
         self.check()
         if not 0 <= every <= MAX_SAMPLE_EVERY:
             raise ValueError(f"plane {self.name}: one request of 1 to {MAX_SAMPLE_EVERY} can be sampled, not {every}")

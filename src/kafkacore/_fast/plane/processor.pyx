@@ -136,7 +136,8 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     cdef Driven *driven
     cdef int i
     store64(&reactor.turns, reactor.turns + 1)
-    # Counts the turn before it reads published values; a publisher stores a value before it reads the turn counts.
+    # The processor counts the turn before it reads published values. A publisher stores a value before it reads the
+    # turn counts.
     fence()
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     # The wheel advances before the events, so that no event sets a timer at a time that the wheel has not reached.
@@ -193,7 +194,7 @@ cdef class SpinBudget:
         return load64(&self.spin.spun_ns)
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until `stop`
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads use until `stop`
 cdef class NativeProcessor:
     """A processor thread. `nice` lowers its priority. With `urgent`, it runs as soon as it is woken. The constructor
     raises OSError if no thread or file descriptor is left."""

@@ -71,7 +71,7 @@ cdef void reactor_drop_links(Reactor *reactor) noexcept nogil:
         link = at[0]
         if link.connections == 0 and load32(&link.plane.draining):
             ring_forget(link.plane.ring, &link.waiter)
-            if load32(&link.waiter.mail.posted) == 0:  # otherwise the next sweep drops it
+            if load32(&link.waiter.mail.posted) == 0:  # otherwise the next sweep drops the link
                 at[0] = link.next
                 drop_link(link)
                 continue

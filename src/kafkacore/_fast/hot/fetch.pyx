@@ -49,7 +49,7 @@ from kafkacore._fast.schema.view cimport Program, arena_free, arena_init, view_r
 from kafkacore._fast.schema.wire cimport fetch_request_program
 
 cdef enum:
-    # Enough for a session of 100,000 partitions; a request that needs more counts as malformed.
+    # The arena has enough memory for a session of 100,000 partitions. A request that needs more counts as malformed.
     CALL_ARENA_BYTES = 64 << 20
     # The kernel reads ahead at least this far, so one check of the page cache for each range of this size is enough.
     PROBE_BYTES = 128 << 10

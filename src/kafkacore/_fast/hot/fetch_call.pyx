@@ -180,8 +180,8 @@ cdef bint change_session(FetchCall *call) noexcept nogil:
 
 
 cdef bint is_another_asker(FetchCall *call) noexcept nogil:
-    """Returns whether this request has another sender than the session's previous request, another isolation level or
-    another version."""
+    """Returns whether the sender, the isolation level or the version of this request differs from the session's
+    previous request."""
     cdef SessionAsker *known = &call.session.asker
     cdef bint same = (known.follower_id == call.follower_id and known.follower_epoch == call.follower_epoch
                       and known.isolation == call.body.isolation_level
@@ -529,8 +529,8 @@ cdef bint write_answer(FetchCall *call) noexcept nogil:
 
 
 cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) noexcept nogil:
-    """Makes the extents of the answer from the written bytes and, for each gap, a range of a segment. Takes over the
-    memory of the writer."""
+    """Makes the extents of the answer: the written bytes and, for each gap between them, a range of a segment. Takes
+    over the memory of the writer."""
     cdef Request *request = call.request
     cdef size_t size = out.size
     cdef size_t at = 0

@@ -135,7 +135,7 @@ cdef bint read_request(const Program *program, const Request *request, void *ask
     reader_init(&reader, request.frame.data + request.header_size, request.frame.size - request.header_size)
     arena_init(&arena, ARENA_BYTES)
     is_read = view_read(program, &reader, asked, &arena) == 0
-    arena_free(&arena)  # nothing reads an array after this
+    arena_free(&arena)  # only arrays are in the arena, and nothing reads them from now on
     return is_read
 
 
@@ -245,7 +245,7 @@ cdef bytes encoded(str text):
     return None if text is None else text.encode()
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class PublishedGroups:
     """The published groups of one broker. The broker's processors answer the members of these groups."""
 

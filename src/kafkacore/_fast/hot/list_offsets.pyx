@@ -30,7 +30,8 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    # Enough for the request and the answer of 100,000 partitions; the handler serves larger requests.
+    # The arena has enough memory for the request and the answer of 100,000 partitions. The handler serves larger
+    # requests.
     CALL_ARENA_BYTES = 16 << 20
     LATEST = -1
     EARLIEST = -2
@@ -136,7 +137,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
 
 
 cdef bint is_known(int64_t timestamp, int16_t version) noexcept nogil:
-    """Returns whether this version has this special timestamp, and whether the answer needs no disk."""
+    """Returns True if this version has this special timestamp and the answer needs no disk."""
     if timestamp == LATEST or timestamp == EARLIEST:
         return True
     if timestamp == EARLIEST_LOCAL:

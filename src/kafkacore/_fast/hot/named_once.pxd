@@ -19,5 +19,6 @@ ctypedef struct Distinct:
 
 # Prepares for at most `count` partitions. Takes the memory from the arena. Returns False if the arena is full.
 cdef bint distinct_begin(Distinct *seen, Arena *arena, int32_t count) noexcept nogil
-# Adds a partition with its index. Returns `index` if the partition is new, and else the index of its first addition.
+# Adds a partition with its index. If the partition is new, returns `index`. Otherwise, returns the index with which the
+# partition was added.
 cdef int32_t distinct_add(Distinct *seen, const Partition *partition, int32_t index) noexcept nogil

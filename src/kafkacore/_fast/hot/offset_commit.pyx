@@ -169,7 +169,7 @@ cdef class OffsetCommit(RecordSource):
         return self.make_room(name_size)
 
     cdef int make_room(self, int32_t name_size) except -1:
-        """Makes room for the longest record, if no topic name is longer than `name_size`."""
+        """Makes room for the longest possible record. `name_size` is the size of the longest topic name."""
         cdef size_t size = OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + <size_t> self.request.group_id.size
         size += <size_t> name_size + <size_t> self.metadata_size
         if size > self.scratch_size:

@@ -8,7 +8,7 @@ from kafkacore._fast.hot.offset_records cimport OffsetFields
 
 ctypedef struct OffsetRow:
     OffsetFields fields         # the row owns the metadata; empty metadata is NULL with size 0
-    int64_t at                  # the log position of the commit that set this row; an earlier commit does not change it
+    int64_t at                  # the log position of the commit that set this row; an earlier commit changes nothing
     int32_t partition
 
 

@@ -182,8 +182,8 @@ cdef class TopicOffsets:
         return slot
 
     cdef void free_slot(self, uint32_t hole) noexcept:
-        """Fills the hole that a removed entry leaves. Moves entries after the hole forward if their look-up passes the
-        hole, so that no look-up ends at the hole."""
+        """Closes the hole that a removed entry leaves in the hash table. Moves a later entry into the hole if the
+        look-up of this entry passes the hole. So no look-up ends at a hole."""
         cdef uint32_t slot = hole
         cdef uint32_t home
         while True:

@@ -1,8 +1,8 @@
 """A fetch session (KIP-227): its partitions, in the order of fetching, and the partitions that have changed.
 
 A session's lock guards its partitions. A thread that holds this lock may take the lock of a log. An unanswered Fetch
-holds references to the session and to each `SessionPartition` that it reads. So these are not freed while the Fetch
-needs them. If a partition is removed from the session in the meantime, its `is_dropped` is set.
+holds references to the session and to each `SessionPartition` that it reads, so neither is freed while the Fetch needs
+it. If a partition is removed from the session in the meantime, its `is_dropped` is set.
 
 A client could choose partitions whose hashes collide, so the hash table of the partitions uses a keyed hash
 (SipHash-1-3).
@@ -90,8 +90,8 @@ cdef void session_mark_all(FetchSession *session) noexcept nogil
 # Unmarks and returns the first marked partition, with a reference for the caller. Returns NULL if no partition is
 # marked.
 cdef SessionPartition *session_take(FetchSession *session) noexcept nogil
-# Stops watching an earlier partition with the same name, unless it is `p`. Call this before you read `p`. `p` is NULL
-# if the node has no partition with this name.
+# The entry may still watch an earlier partition with the same name. Stops watching it, unless it is `p`. Call this
+# before you read `p`. `p` is NULL if the node has no partition with this name.
 cdef void session_watch_only(SessionPartition *partition, const Partition *p) noexcept nogil
 
 # Marks the partition again, as `changes_return` does, and releases the caller's reference.

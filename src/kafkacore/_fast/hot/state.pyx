@@ -9,7 +9,7 @@ from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.plane.plane cimport NativePlane
 
 
-@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
+@cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class HotState:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680, int node_id=-1,

@@ -297,8 +297,8 @@ cdef class RowCodec:
         return 0
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
-        """Appends the default to each list that has got no value for this row. Either the version lacks the field, or
-        the message leaves out a tagged field that has its default."""
+        """Appends the default to each list that has got no value for this row. A value is missing if the version lacks
+        the field, or if the message leaves out a tagged field because it has its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i

@@ -4,7 +4,7 @@ compiler.
 The tables are files under `protocol/tables`, with one JSON object per line. Parsing all 500 tables would slow a start,
 so this module finds and parses a line when its message is first used. A message has the table of Kafka 4.3. The table
 of Kafka 3.9 adds the versions that 4.3 no longer has, and the messages that 4.x dropped. Coordinator records use only
-the tables of 4.3. Kafka 3.9 has the same bytes under other version numbers: the version of a key in 3.9 is its
+the tables of 4.3. Kafka 3.9 writes the same bytes with other version numbers: the version of a key in 3.9 is its
 `api_key` in 4.3.
 
 The file `apis.tsv` in the same directory lists the facts about every API that a starting node needs. `ci/stubs.py`
@@ -68,7 +68,7 @@ class Field(NamedTuple):
     tag: int
     default: Any  # int, float, bool, str or None; "" for structs, arrays, bytes and uuids that are not null
     ignorable: bool
-    never_flexible: bool  # the client id of a request header: a string that is not compact in a flexible version
+    never_flexible: bool  # not compact even in flexible versions: the client id of a request header
 
 
 class ApiRow(NamedTuple):

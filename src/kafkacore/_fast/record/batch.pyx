@@ -128,7 +128,7 @@ cdef list headers_of(const RecordView *record):
 
 
 @cython.freelist(256)
-@cython.no_gc  # it refers only to bytes, so it cannot be part of a reference cycle
+@cython.no_gc  # a record refers only to bytes, so it cannot be part of a reference cycle
 @cython.final
 cdef class Record:
     """One record of a batch.

@@ -24,7 +24,7 @@ DEFAULT_LIMIT_BYTES = 1048588  # Kafka's default max.message.bytes
 
 cdef enum:
     MAX_HEADERS_BYTES = 0x7FFFFFFF
-    MANY = 1000                  # a source that adds more records than this does so without the GIL
+    MANY = 1000                  # a source with more records than this adds them without the GIL
 
 cdef int64_t live = 0
 
@@ -133,7 +133,7 @@ cdef class RecordBatchBuilder:
             timestamp: milliseconds since the epoch, or -1 for none.
             key, value: bytes-like, or None.
             headers: pairs of a name (str or bytes) and a value (bytes-like or None).
-            offset_delta: the offset minus the base offset; by default the last one plus 1.
+            offset_delta: the offset minus the base offset; by default the previous record's offset delta plus 1.
 
         Raises:
             InvalidRecordError: a timestamp below -1, an offset delta that does not increase, or a header without a

@@ -59,7 +59,8 @@ cdef void scan_close(Scan *scan) noexcept nogil:
 
 
 cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
-    """Returns `size` bytes of the file from `at`, all below `end`. Returns NULL, and sets `error`, after a failure."""
+    """Returns the `size` bytes of the file at `at`. All of them must be below `end`. Returns NULL, and sets `error`,
+    after a failure."""
     cdef uint8_t *block
     cdef int64_t wanted, got
     if at >= scan.start and at + size <= scan.start + scan.held:

@@ -64,7 +64,7 @@ cdef int parse_old_header(const uint8_t *p, size_t available, BatchHeader *heade
     """Parses the header of an entry of magic 0 and 1: a message, or the wrapper of a compressed set."""
     if header.magic == 1 and header.batch_length < LEAST_LENGTH_V1:
         return BATCH_BAD_LENGTH
-    if available < LEAST_ENTRY_BYTES:  # no entry is smaller, so its first 26 bytes contain the timestamp, too
+    if available < LEAST_ENTRY_BYTES:  # no entry is smaller, and these bytes include the timestamp
         return BATCH_SHORT
     header.crc = be32(p + 12)
     header.attributes = <int8_t> p[17]

@@ -13,7 +13,8 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.record.batch_scan cimport FAULT_OFFSETS, FAULT_TIMESTAMP, BatchScan
 
 cdef enum:
-    # The limit for one batch. No lower limit is needed, because a broker has accepted the batches on disk.
+    # The limit for the inflated body of one batch. A lower limit is not needed, because a broker has accepted the
+    # batches on disk.
     MAX_INFLATED_BYTES = 0x7FFFFFFF
 
 

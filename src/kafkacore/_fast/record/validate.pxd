@@ -6,10 +6,11 @@ another codec. If it returns 0 without setting `result.rewrite`, call `stamp_bat
 and the maximum timestamp, and then the checksum. Finally, call `assign_offsets` under the partition's lock. This
 function writes only bytes that the checksum does not cover.
 
-The validation is stricter than LogValidator. Even in an uncompressed batch, it rejects an offset delta that is not the
-record's index, instead of repairing it. It rejects bytes after the last whole batch, which Kafka drops. It returns
-INVALID_RECORD for a body that cannot be inflated (Kafka: UNKNOWN_SERVER_ERROR). It always rejects a log append time
-that a producer has set. It limits the inflated size and the compression ratio.
+The validation is stricter than LogValidator. It rejects an offset delta that is not the record's index. Kafka does not
+check the deltas of an uncompressed batch, and corrects wrong deltas in a compressed batch. The validation rejects bytes
+after the last whole batch, which Kafka drops. It returns INVALID_RECORD for a body that cannot be inflated (Kafka:
+UNKNOWN_SERVER_ERROR). It always rejects a log append time that a producer has set. It limits the inflated size and the
+compression ratio.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -18,12 +19,14 @@ from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 from kafkacore._fast.base.cursor cimport Writer
 from kafkacore._fast.record.record cimport BatchHeader, put32, put64
 
+# The sender of a batch.
 cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
-    ORIGIN_COORDINATOR = 1       # group and transaction coordinators, which may send control and transactional batches
-    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself, so the batch must have `rules.leader_epoch`
-    ORIGIN_TRANSACTION = 3       # a client; the coordinator has verified that its transaction is open (KIP-890)
-    # A coordinator with transaction.version 2, whose marker has a new producer epoch (KIP-1228).
+    ORIGIN_COORDINATOR = 1       # a group or transaction coordinator, which may send control and transactional batches
+    ORIGIN_RAFT_LEADER = 2       # the Raft leader, whose batch already has offsets and the epoch `rules.leader_epoch`
+    ORIGIN_TRANSACTION = 3       # a client whose transaction is open, as the coordinator has verified (KIP-890)
+    # The sender is a coordinator with transaction.version 2, and the batch is a marker with a new producer epoch
+    # (KIP-1228).
     ORIGIN_BUMPED_MARKER = 4
 
 cdef enum:
@@ -46,10 +49,10 @@ ctypedef struct ValidateRules:   # the rules of one partition, which apply to ma
 
 # Faults that have their own metric.
 cdef enum BatchFault:
-    FAULT_NONE = 0               # accepted, or rejected for another reason
+    FAULT_NONE = 0               # the batch was accepted, or rejected for a reason without a metric
     FAULT_MAGIC = 1
     FAULT_CHECKSUM = 2
-    FAULT_OFFSETS = 3            # in the offsets of the batch or its records, or in the batch's sequence number
+    FAULT_OFFSETS = 3            # a wrong offset of the batch or of a record, or a wrong sequence number
     FAULT_NO_KEY = 4             # a record without a key, in a compacted topic
 
 ctypedef struct RecordError:

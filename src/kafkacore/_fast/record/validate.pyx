@@ -67,8 +67,8 @@ cdef void open_body(
 
 
 cdef bint refill(Body *body) noexcept nogil:
-    """Replaces a chunk that has been read by the next chunk. Returns False at the end, or after an error, which sets
-    `status`."""
+    """Reads the next chunk. The current chunk must have been read to its end. Returns False at the end of the body, or
+    after an error, which sets `status`."""
     cdef const uint8_t *chunk = NULL
     cdef int64_t given
     if body.context == NULL:
@@ -366,8 +366,8 @@ cdef int16_t status_to_error(int status) noexcept nogil:
 cdef int recode_body(
     const uint8_t *data, const ValidateRules *rules, const ValidateResult *result, CodecContext *context, Writer *out
 ) noexcept nogil:
-    """Writes the records, compressed with `result.codec`. Their bytes stay the same, because the base values of their
-    deltas do not change."""
+    """Writes the records, compressed with `result.codec`. The uncompressed records keep their bytes: a record contains
+    only deltas, and the base values of these deltas do not change."""
     cdef Writer plain
     cdef const uint8_t *body = data + HEADER_BYTES
     cdef size_t size = result.header.size_bytes - HEADER_BYTES

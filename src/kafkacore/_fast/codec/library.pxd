@@ -1,6 +1,6 @@
 """Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time. Fills one table of functions for each codec.
 
-zlib-ng decompresses gzip, or zlib if zlib-ng is not installed. Only zlib compresses gzip.
+If zlib-ng is installed, it decompresses gzip. Otherwise zlib does. Only zlib compresses gzip.
 
 The build needs neither headers nor libraries, so it needs no -dev package. A node loads the library of a codec when it
 first uses the codec. The signatures of the functions have not changed since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4

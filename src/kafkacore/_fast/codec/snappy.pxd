@@ -28,7 +28,7 @@ cdef extern from * nogil:
     }
 
     /* Copies `size` bytes (at most 64) to `out`. The source begins `distance` bytes before `out`. If source and target
-       overlap, the copy repeats the bytes between the two. */
+       overlap, the copy repeats these `distance` bytes. */
     static inline void kc_snappy_copy(uint8_t *out, size_t distance, size_t size, const uint8_t *limit) {
         const uint8_t *from = out - distance;
         if (distance >= 16 && limit - out >= 64) {

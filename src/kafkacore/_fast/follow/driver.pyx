@@ -302,7 +302,7 @@ cdef void on_answer(Outbound *out) noexcept nogil:
 
 cdef void note_refusal(Driver *d, int16_t error) noexcept nogil:
     """Counts an answer with a top-level error. After the first one, the next request begins a new session at once,
-    because leaders may drop sessions at any time. A second such answer in a row causes a pause."""
+    because leaders may drop sessions at any time. A second consecutive answer of this kind causes a pause."""
     if error == 0:
         store32(&d.refusals, 0)
         if not d.has_answered:

@@ -41,7 +41,7 @@ cdef dict KINDS = {
 }
 
 
-@cython.no_gc  # it is part of no reference cycle, and its directories must outlive its partitions
+@cython.no_gc  # the handle is part of no reference cycle, and its directories must outlive its partitions
 cdef class DriverHandle:
     """Holds one reference to a Driver."""
     cdef Driver *driver

@@ -58,7 +58,7 @@ cdef void resume(Parked *parked, int why) noexcept nogil:
 
 
 cdef void let_go(Followed *each) noexcept nogil:
-    """Drops the records that wait for the log, and the truncation that waits for it."""
+    """Drops the records that wait for the log, and the truncation that waits for the log."""
     partition_unwait(each.partition, &each.waiter)
     followed_drop_kept(each)
 

@@ -55,7 +55,7 @@ class FetcherCounts(NamedTuple):
     failed: int
 
 
-@cython.no_gc  # it is part of no reference cycle, and its directories must outlive its partitions
+@cython.no_gc  # the handle is part of no reference cycle, and its directories must outlive its partitions
 cdef class FetcherHandle:
     """Owns one Fetcher. `fileno` becomes readable when `deliver` has something to do."""
     cdef Fetcher *fetcher

@@ -255,7 +255,8 @@ cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept n
     dirty.arrival = arrival
     store32(&dirty.awaited, dirty.company)
     while not crew.stopping:
-        fence()  # stores `awaited` before it reads `asked`; a requester stores `asked` before it reads `awaited`
+        # The committer stores `awaited` before it reads `asked`. A requester stores `asked` before it reads `awaited`.
+        fence()
         wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, real_now_ns() - dirty.ended_ns, dirty.took_ns)
         if wait_ns == 0:
             break
@@ -425,8 +426,8 @@ cdef void io_release(LogDir *dir) noexcept nogil:
 
 
 cdef void let_go(void *keeper) noexcept nogil:
-    """Releases the reference to the Environment. The last log of a stopped node may be freed after the handles of its
-    directories, and the handles may be freed in any order."""
+    """Releases the reference to the Environment. A `LogDir` needs its own reference, because the last log of a stopped
+    node may be freed after the handles of the node's directories, and these handles may be freed in any order."""
     with gil:
         Py_DECREF(<object> keeper)
 

@@ -37,6 +37,7 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
 # Drains the eventfd. The receiver must call this whenever the eventfd is readable.
 cdef void inbox_silence(Inbox *inbox) noexcept nogil
-# `ring_bell` writes to an eventfd, and `silence_bell` drains it. For inboxes, and for queues such as a ring (ring.pxd).
+# `ring_bell` writes to an eventfd, and `silence_bell` drains it. Inboxes and other queues, such as a ring (ring.pxd),
+# use them.
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

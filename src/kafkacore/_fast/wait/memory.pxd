@@ -15,10 +15,10 @@ socket.request.max.bytes beyond the limit.
 
 A parked request waits for data, acknowledgements or a timeout. It has given its frame back. `budget_park` counts the
 memory that the request keeps. Clients choose how long their requests stay parked, so parked requests may fill at most
-half of the budget. The other half is reserved for frames. If a large Fetch finds no room in this half, it is answered
-immediately instead of being parked. A small Fetch that finds no room is parked, but its memory is not counted. A
-Produce has already appended its records and must wait for acknowledgements, so it is counted even beyond this half. No
-request ever waits for memory in order to be parked, so a full budget cannot cause a deadlock.
+half of the budget. The other half is reserved for frames. If a large Fetch finds no room in the half for parked
+requests, it is answered immediately instead of being parked. A small Fetch that finds no room is parked, but its memory
+is not counted. A Produce has already appended its records and must wait for acknowledgements, so it is counted even
+beyond that half. No request ever waits for memory in order to be parked, so a full budget cannot cause a deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -80,7 +80,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
                 break
         elif ahead < 0:
             return False
-    fence()  # pushes before it reads `sleeping`; the consumer sets `sleeping` before it looks for items
+    fence()  # the producer pushes before it reads `sleeping`; the consumer sets `sleeping` before it looks for items
     if load32(&ring.sleeping) and cas32(&ring.sleeping, 1, 0):
         ring_bell(ring.eventfd)
     return True
@@ -243,7 +243,7 @@ cdef class PyRing:
         return [<int64_t> items[i] for i in range(count)]
 
     def room(self) -> int:
-        """Returns the number of notices since the last call that the ring has room again."""
+        """Returns how often the ring has reported room again since the last call."""
         return inbox_deliver(&self.inbox)
 
     def may_sleep(self) -> bool:

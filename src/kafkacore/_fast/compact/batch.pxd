@@ -3,7 +3,7 @@
 MemoryRecords.filterTo; KIP-534 for delete horizons.)
 
 A batch that loses no record stays the same, byte for byte. If a batch loses some records, the bytes of the remaining
-records do not change, and in the batch's header only the count, the length, the greatest timestamp and the checksum
+records do not change. In the batch's header, only the count, the length, the greatest timestamp and the checksum
 change. A batch that gets a delete horizon is encoded again. Offsets never change.
 """
 
@@ -25,7 +25,7 @@ ctypedef struct Compactor:
     int64_t now_ms
     int64_t delete_retention_ms
     int64_t first_offset       # the first pass adds the keys of the records from this offset on
-    int64_t upper_bound        # the compaction ends here; the last batch below this stays, even if it becomes empty
+    int64_t upper_bound        # the compaction ends at this offset; the last batch below it stays, even if empty
     bint keep_old_deletes      # whether tombstones of magic 0 and 1 stay; they have no delete horizon
     Writer inflated            # scratch memory for inflated records
     Writer rebuilt             # the filtered batch, if it changed

@@ -333,7 +333,7 @@ cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int
 
 cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Reader *body, int32_t count,
                            Kept *kept) noexcept nogil:
-    """Rewrites `count` records of `body` with a delete horizon. After this time, a compaction removes tombstones and
+    """Rewrites `count` records of `body` with a delete horizon. After the horizon, a compaction removes tombstones and
     markers. The new base timestamp of the batch is the horizon, and the timestamps of the records are relative to
     it."""
     cdef BatchBuilder builder

@@ -10,7 +10,8 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.world.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
-    int32_t errors[FAULTS]  # the errno of each kind of operation; 0: it succeeds. This and the next three are atomic
+    # The errno with which each kind of operation fails; 0 if it succeeds. This field and the next three are atomic.
+    int32_t errors[FAULTS]
     int64_t room_bytes           # bytes that can still be written; no limit if below 0
     int64_t delay_us             # the delay of each operation
     int64_t hits                 # the number of operations that failed because of an order

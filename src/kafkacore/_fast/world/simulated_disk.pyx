@@ -56,7 +56,7 @@ cdef enum:
 
 
 cdef uint64_t below(double share) except? 0:
-    """Returns a limit such that a random 64-bit number is below it with this probability."""
+    """Returns a limit. A random 64-bit number is below this limit with the probability `share`."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"a share is from 0 to 1, not {share}")
     return <uint64_t> 0xFFFFFFFFFFFFFFFFu if share >= 1.0 else <uint64_t> (share * 18446744073709549568.0)

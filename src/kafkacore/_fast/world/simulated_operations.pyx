@@ -52,8 +52,8 @@ cdef int begin(Mount *mount, int kind, bint *cut) noexcept nogil:
     if is_dead(mount):
         return -EIO
     if kind != FAULT_READ:
-        # The power is cut even if `operations` is already above `cut_at`. Another thread may have increased it before a
-        # test set `cut_at`.
+        # The power is cut even if `operations` is already above `cut_at`. Another thread may have increased
+        # `operations` before a test set `cut_at`.
         cut[0] = 0 <= disk.cut_at <= disk.operations
         disk.operations += 1
     if fault.error:

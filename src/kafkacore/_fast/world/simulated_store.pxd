@@ -76,7 +76,7 @@ cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 # Makes the changes up to number `until` durable. A sync does not cover changes that were made after it began.
 cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
 # Makes a sync fail. Any part of the changes may have been written by then. No later sync writes the rest, because the
-# kernel marks it as clean.
+# kernel marks the rest as clean.
 cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
 # Changes a bit both on the disk and in the page cache.
 cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil

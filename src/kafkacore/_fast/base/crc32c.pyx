@@ -6,7 +6,7 @@ these implementations that the processor supports:
 - `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
   Generic Polynomials Using PCLMULQDQ", Intel 2009). The bytes that remain after the folding are computed as in `sse42`
   or `pclmul`;
-- `sse42`, `armv8`: the crc32 instruction on three independent streams, because the instruction starts once per cycle
+- `sse42`, `armv8`: the crc32 instruction on three independent streams, because the instruction can start in every cycle
   but takes three cycles. Shift tables combine the three sums;
 - `pclmul`: four folded 128-bit accumulators, for CRC-32, because x86 has no instruction for it. For CRC-32, `armv8`
   uses one stream;

@@ -39,7 +39,7 @@ cdef class OwnedData:
 
 
 cdef class RankedMutex:
-    """A native mutex with a rank from RANKS."""
+    """A native mutex with a rank from `RANKS`."""
     cdef Mutex *mutex
 
     def __cinit__(self, int rank):

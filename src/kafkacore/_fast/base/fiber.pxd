@@ -14,7 +14,8 @@ ctypedef struct Fiber:    # private to fiber.pyx
     char nothing
 
 cdef bint fiber_may_pause() noexcept nogil
-cdef Fiber *fiber_new(void (*body)(void *argument) noexcept nogil, void *argument) noexcept nogil  # NULL: no memory
+# Returns NULL if no memory is left.
+cdef Fiber *fiber_new(void (*body)(void *argument) noexcept nogil, void *argument) noexcept nogil
 cdef bint fiber_resume(Fiber *fiber) noexcept nogil  # returns True if the fiber paused, False if it has ended
 cdef void fiber_pause(Fiber *fiber) noexcept nogil   # call it only from the running fiber
 cdef void fiber_free(Fiber *fiber) noexcept nogil    # the fiber must have ended, or must never have started

@@ -44,7 +44,7 @@ cdef extern from * nogil:
         return kc_schedule_now(&now) ? (int64_t) now.runtime : -1;
     }
     """
-    # Lowers the calling thread's priority if `nice` is above 0. Only for threads that never hold the GIL.
+    # Lowers the calling thread's priority if `nice` is above 0. Only threads that never hold the GIL may call this.
     void lower_priority "kc_lower_priority"(int nice)
     # Asks the kernel for short time slices. From then on, when the calling thread wakes up, it runs immediately, before
     # threads with longer slices. Its timers and its waits for the GIL become accurate to 1 us.
@@ -54,4 +54,4 @@ cdef extern from * nogil:
     long long slice_ns "kc_slice_ns"()
 
 cdef enum:
-    URGENT_SLICE_NS = 100000  # the shortest slice that Linux gives; its default is 1.4 ms or more
+    URGENT_SLICE_NS = 100000  # the shortest slice that Linux gives; the default is 1.4 ms or more

@@ -5,10 +5,10 @@ listener and its plane (a group of listeners with common limits, see plane.pxd) 
 KIP-612). Meanwhile, new connections wait in the kernel's backlog. If an address exceeds max.connections.per.ip, the
 acceptor closes further connections from it immediately.
 
-A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
-descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a descriptor
-outside the reserve is free. While logs hold most of the descriptors, connections may also use the reserve, except its
-last part. So a node with many logs still serves clients.
+A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When a new connection gets a
+descriptor from the reserve, the acceptor pauses the connection's listener and logs one line. The listener continues
+when a descriptor outside the reserve is free. While logs hold most of the descriptors, connections may also use the
+reserve, except its last part. So a node with many logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -180,7 +180,7 @@ cdef void connection_close(Connection *conn) noexcept nogil:
     wheel_cancel(&reactor.wheel, &conn.slow)
     wheel_cancel(&reactor.wheel, &conn.hold)
     if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
-        conn.refs -= 1  # otherwise its mail is posted, and memory_granted releases the bytes and this reference
+        conn.refs -= 1  # otherwise the grant's mail is posted, and `memory_granted` releases bytes and reference
     if conn.stall & STALL_RING:
         leave_ring_queue(conn)
     drop_requests(conn)
@@ -244,8 +244,8 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         return
     if (conn.stall or load32(&conn.plane.budget.waiting) == 0
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
-        # The connection may stay open: the processor does not read it now, no other frame needs memory, or the frame
-        # arrives fast enough.
+        # The connection may stay open, because the processor does not read from it now, no other frame needs memory, or
+        # the frame arrives fast enough.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
@@ -293,7 +293,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     if events & EPOLLOUT:
         conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
-        conn.hung_up = True  # the processor still reads the bytes that the peer sent before
+        conn.hung_up = True  # the processor still reads the bytes that the peer sent before that
     connection_go_on(conn)
 
 

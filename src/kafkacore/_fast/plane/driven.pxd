@@ -1,6 +1,6 @@
 """A `Driven` is a task that a processor performs in addition to its main task, which is to serve clients. An example is
-a connection to another node. The processor calls the functions of a `Driven` when its socket has events, or after other
-code has called `driven_make_ready`.
+a connection to another node. The processor calls the functions of a `Driven` when the socket of the `Driven` has
+events, or after other code has called `driven_make_ready`.
 
 Only the processor's thread may use these structs and functions. Each `Driven` is part of a larger object. The owner of
 this object first calls `driven_leave` and then frees it. The owner may free the object in `go_on`, or during the
@@ -31,7 +31,7 @@ cdef void driven_join(DrivenList *all, Driven *driven) noexcept nogil
 cdef void driven_leave(DrivenList *all, Driven *driven) noexcept nogil
 # Makes `driven` ready: the next `driven_go_on` calls its `go_on`.
 cdef void driven_make_ready(DrivenList *all, Driven *driven) noexcept nogil
-# Calls `go_on` of each `Driven` that is ready now. One that becomes ready meanwhile waits for the next call.
+# Calls `go_on` of each `Driven` that is ready now. A `Driven` that becomes ready meanwhile waits for the next call.
 cdef void driven_go_on(DrivenList *all) noexcept nogil
 cdef void driven_shut_all(DrivenList *all) noexcept nogil
 

@@ -108,8 +108,8 @@ cdef class GatePolicy:
         self.append_rule(&rule)
 
     def judge(self, api_key: int, client_id: str | None) -> tuple[str, int, int, int]:
-        """Judges one request. Returns its action, error, mute_ms and delay_ms. If the rule's `times` is limited, this
-        request counts."""
+        """Judges one request. Returns its action, error, mute_ms and delay_ms. If the rule that matches has a limit
+        `times`, this request counts against it."""
         cdef Verdict verdict
         cdef bytes name = b"" if client_id is None else client_id.encode()
         cdef const uint8_t *raw = NULL

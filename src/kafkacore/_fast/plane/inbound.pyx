@@ -23,7 +23,7 @@ cdef extern from *:
     ) except -1
 
 cdef enum:
-    ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
+    ANSWER_LIMIT = 0x7FFFFFFF  # the largest value of a size prefix, which is a signed 32-bit integer
     BIG_PART = 32768           # a part of an answer that is larger than this is copied without the GIL
     BATCH = 64                 # one call takes at most this many requests from the ring
 
@@ -57,7 +57,7 @@ def live() -> int:
     return load64(&live_inbound)
 
 
-@cython.no_gc  # a memoryview that is released later returns its bytes to the plane's budget
+@cython.no_gc  # the collector must not clear `plane`: a memoryview that is released later returns bytes to its budget
 cdef class InboundRequest:
     """One request for a handler. `memoryview(request)` gives access to the request's frame without a copy.
 
@@ -99,8 +99,9 @@ cdef class InboundRequest:
                 frame_return(<Frame *> view.internal)
 
     def let_go(self) -> None:
-        """Gives the frame's memory back to the plane before the request is answered. A handler that may take long calls
-        this after it has read the request. Existing views keep the memory until they are released."""
+        """Gives the frame's memory back to the plane before the request is answered. If the work of a handler may take
+        long, the handler calls this method after it has read the request. Existing views keep the memory until they are
+        released."""
         self.pending()
         with nogil:
             request_release_frame(self.request)

@@ -31,8 +31,8 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        # The budget does not count this memory. If it did, a frame that waits for memory would also have to wait for
-        # memory for the bytes after it.
+        # The budget does not count this memory. If it did, a frame that waits for memory would also need memory for the
+        # bytes that follow the frame.
         rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True

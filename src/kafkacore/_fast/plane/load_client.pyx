@@ -124,8 +124,8 @@ cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t size) noexcept nogil:
-    """Takes received bytes. Returns the number of bytes that belong to the current answer. Returns 0 if they are not an
-    answer."""
+    """Takes received bytes. Returns the number of bytes that belong to the current answer. Returns 0 if the bytes are
+    not an answer."""
     cdef int64_t used = 0
     cdef int64_t part
     if channel.head_received < 4:

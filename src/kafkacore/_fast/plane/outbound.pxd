@@ -6,8 +6,8 @@ calls its user when an answer is complete and when the connection is lost. Other
 handshake with the other node, and hands the socket over (`outbound_attach`).
 
 All answers use the same buffer. The buffer grows as bytes arrive, and shrinks after a number of small answers. The
-budget of a plane (plane.pxd) counts the buffer, even if that exceeds the budget's limit. The connection never waits for
-memory, because other nodes may be unable to free memory until this connection makes progress.
+budget of a plane (plane.pxd) counts the buffer, even if the budget's limit is then exceeded. The connection never waits
+for memory, because other nodes may be unable to free memory until this connection makes progress.
 """
 
 from libc.stddef cimport size_t

@@ -64,7 +64,7 @@ ctypedef struct Request:
     bint close_after                # the connection closes after this answer
     bint no_answer                  # acks=0
     int32_t mute_ms
-    int64_t received_ns             # the boundaries of the stages, for metrics
+    int64_t received_ns             # this field and the next four: the boundaries of the stages, for metrics
     int64_t dequeued_ns
     int64_t local_done_ns
     int64_t remote_done_ns

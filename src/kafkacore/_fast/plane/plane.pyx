@@ -179,7 +179,7 @@ cdef class Published:
 cdef class NativePlane:
     """The native plane of one listener group.
 
-    `limits` can have any of the keys in LIMITS. The values are bytes, ms or counts. plane.pxd lists the corresponding
+    `limits` can have any of the keys in `LIMITS`. The values are bytes, ms or counts. plane.pxd lists the corresponding
     keys of server.properties.
     """
 

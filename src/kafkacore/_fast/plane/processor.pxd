@@ -26,7 +26,7 @@ ctypedef struct Processor:
     int64_t gap_ns            # moving average of the time without work
     int64_t shy_until_ns      # the processor does not spin before this time
     int64_t shy_ns
-    int64_t looked_ns         # the time of the last poll of the sockets while mail (mail.pxd) waited
+    int64_t looked_ns         # when the processor last polled the sockets while mail (mail.pxd) was waiting
     bint trimmed
     int64_t idle_ns           # idle time since the start; only the processor writes it, any thread may read it
     int64_t waiting_since_ns  # 0 while the processor works; only the processor writes it

@@ -140,7 +140,8 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     # turn counts.
     fence()
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
-    # The wheel advances before the events, so that no event sets a timer at a time that the wheel has not reached.
+    # The wheel advances before the events are handled. So no event sets a timer at a time that the wheel has not
+    # reached.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
         if events[i].data.ptr == NULL:  # the eventfd of the inbox; the code below delivers the mail

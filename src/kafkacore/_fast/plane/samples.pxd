@@ -5,8 +5,8 @@ A processor is a thread that serves connections, and a plane is a group of liste
 sampler for each plane that it serves. The sampler chooses requests as they arrive, because a request can release its
 bytes, which contain the client id, before it is answered. When the answer has been sent, the processor copies the
 sample into a ring. The ring has one writer, which is its processor, and one reader at a time, which holds the GIL. The
-two never wait for each other. While the ring is full, samples are dropped and counted. A ring belongs to its plane and
-is freed with it.
+writer and the reader never wait for each other. While the ring is full, samples are dropped and counted. A ring belongs
+to its plane and is freed with it.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -17,7 +17,7 @@ cdef enum:
     SAMPLE_SLOTS = 4096        # a power of two
     SAMPLE_CLIENT_BYTES = 48   # a longer client id is cut
     MAX_SAMPLE_EVERY = 1000000
-    SAMPLE_STAGES = 6          # the same as STAGES in plane.pxd
+    SAMPLE_STAGES = 6          # the same as `STAGES` in plane.pxd
 
 ctypedef struct Sample:
     int64_t sent_ns            # when the last byte was sent, by the plane's clock

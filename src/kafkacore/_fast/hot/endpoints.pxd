@@ -2,7 +2,7 @@
 (KIP-951).
 
 A table of endpoints is immutable. The node publishes a new table when a broker joins, leaves, is fenced or changes its
-address. The plane (plane.pxd) frees the old table when no processor, a thread that serves connections, can still be
+address. The plane (plane.pxd) frees the old table when no processor (a thread that serves connections) can still be
 reading it.
 """
 

@@ -1,7 +1,7 @@
 """Serves Fetch: reads each partition, waits if there are too few bytes, and answers with ranges of files.
 
-The processor's thread never waits for a disk. If bytes are not in the page cache, a job on the directory's I/O pool
-reads them again. After that, they are in the page cache when the answer is sent.
+The processor's thread never waits for a disk. If some bytes are not in the page cache, a job on the directory's I/O
+pool reads these bytes. After that, they are in the page cache when the answer is sent.
 """
 
 from libc.errno cimport EAGAIN
@@ -342,7 +342,7 @@ cdef void release_reads(FetchCall *call) noexcept nogil:
 
 cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
     """Returns whether the client reads with READ_COMMITTED and a part that was read may have aborted transactions. Only
-    files list these transactions."""
+    files contain the lists of these transactions."""
     cdef int32_t i
     if call.body.isolation_level == READ_COMMITTED:
         for i in range(call.count):

@@ -396,8 +396,8 @@ cdef bint is_settled(const FetchCall *call, const Part *part) noexcept nogil:
 
 
 cdef void settle(FetchCall *call) noexcept nogil:
-    """Orders the partitions for the next Fetch, so that no partition starves. Partitions that this answer left out come
-    first. Partitions whose records it sends come last."""
+    """Orders the partitions for the next Fetch, so that no partition starves. Partitions that this answer leaves out
+    come first. Partitions whose records this answer sends come last."""
     cdef Part *part
     cdef int32_t i
     for i in range(call.count - 1, -1, -1):

@@ -341,7 +341,7 @@ cdef class FetchSessionCache:
 
     @property
     def used_bytes(self) -> int:
-        """The bytes of all sessions, as counted at the last fetch of each."""
+        """The bytes of all sessions, as counted at the last fetch of each session."""
         return self.locked(&self.cache.used_bytes)
 
     @property

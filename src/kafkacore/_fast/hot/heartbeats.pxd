@@ -6,8 +6,8 @@ the members of the group change. While the group is published, a processor (a th
 two kinds of requests itself. A Heartbeat from a member of this generation only means that the member is alive: the
 processor answers it and notes the time. A SyncGroup from such a member requests the member's assignment: the
 processor sends the assignment and notes that it was sent. Every other request goes to the handler in Python
-unchanged. Before the coordinator expires a member's session, it reads the recorded times. Before it removes a member
-that has not fetched its assignment, it reads which assignments were sent.
+unchanged. Before the coordinator expires a member's session, it reads the recorded times. Before the coordinator
+removes a member that has not fetched its assignment, it reads which assignments were sent.
 
 `StableGroups.lock` guards the hash chains. A thread that holds this lock takes no other lock, and holds it for one
 look-up and one copy of at most TOLD_BYTES. The members of a `StableGroup` never change. The heartbeat times, and the

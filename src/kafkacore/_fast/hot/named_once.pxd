@@ -1,4 +1,4 @@
-"""Finds partitions that a request contains twice. Kafka collects the partitions of a request in a map. So it serves
+"""Finds partitions that a request contains twice. Kafka collects the partitions of a request in a map. So Kafka serves
 such a partition only once, with the values that come last in the request. If we served each occurrence, one request
 could repeat the same work thousands of times.
 """

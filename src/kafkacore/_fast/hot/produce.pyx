@@ -344,7 +344,7 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
 
 
 cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
-    """Adds the invalid records and the reason to the answer (KIP-467), or the leader if another node leads
+    """Adds details to the answer: the invalid records and the reason (KIP-467), or the leader if another node leads
     (KIP-951)."""
     cdef BatchIndexAndErrorMessage *errors
     cdef int32_t i
@@ -448,7 +448,7 @@ cdef void unwait_all(ProduceCall *call) noexcept nogil:
 # --- answering ---
 
 cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
-    """If the outcome is SERVED, ends the call: makes the answer and frees the call. Returns the outcome."""
+    """If the outcome is `SERVED`, ends the call: makes the answer and frees the call. Returns the outcome."""
     cdef Request *request = call.request
     if outcome != SERVED:
         hold_memory(call)

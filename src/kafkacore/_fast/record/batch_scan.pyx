@@ -210,12 +210,12 @@ cdef class BatchScan:
 
     @property
     def damage(self):
-        """The damage that ended the scan, as a key of REASONS. 0 for none."""
+        """The damage that ended the scan, as a key of `REASONS`. 0 for none."""
         return self.scan.damage
 
     @property
     def fault(self):
-        """The fault of the last returned batch, as a key of REASONS. 0 for a batch without a fault."""
+        """The fault of the last returned batch, as a key of `REASONS`. 0 for a batch without a fault."""
         if self.at_hand == NULL or self.scan.file < 0:
             raise ValueError("the scan has returned no batch, or is closed")
         return self.fault_of_batch()
@@ -297,8 +297,8 @@ cdef class BatchScan:
         return memoryview(b"" if self.fault_of_batch() else self.data)
 
     def rows(self):
-        """Returns the headers of the next batches as an array of ROW in one bytes object. This object is empty after
-        the last batch. The rows end before damage, and the next call raises CorruptBatchError or OSError.
+        """Returns the headers of the next batches, as an array of `ROW` entries in one bytes object. This object is
+        empty after the last batch. The rows end before damage, and the next call raises CorruptBatchError or OSError.
         """
         cdef bytes block = PyBytes_FromStringAndSize(NULL, ROWS_AT_ONCE * sizeof(Row))
         cdef Row *row = <Row *> PyBytes_AS_STRING(block)

@@ -1,6 +1,6 @@
 """Implements describe.pxd: describes batches and records as lines of text. `Description` describes a whole file.
 
-Each line of the text is as kafka-dump-log of Apache Kafka 4.3 prints it, for scripts that read its output.
+In text style, each line is the line that kafka-dump-log of Apache Kafka 4.3 prints, so that scripts can read it.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -288,7 +288,7 @@ cdef class Description(RecordScan):
     """The lines that describe a file. The iterator returns some lines at a time, as bytes that end with a whole line.
 
     After each step, `taken` says whether the caller must describe the records of the last batch (see `records`). These
-    are records that need a decoder (with DECODED), and control records other than the end of a transaction.
+    are records that need a decoder (with `DESCRIBE_DECODED`), and control records other than the end of a transaction.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -372,8 +372,8 @@ cdef void note_offset(Description self, int64_t offset) noexcept nogil:
 
 
 cdef int describe(Description self) noexcept nogil:
-    """Describes the current batch, and its records if RECORDS is set. Returns BATCH_OK, or the fault of the batch's
-    body."""
+    """Describes the current batch, and its records if `DESCRIBE_RECORDS` is set. Returns BATCH_OK, or the fault of the
+    batch's body."""
     cdef const BatchHeader *header = &self.header
     describe_batch(&self.out, self.style, header, self.scan.position,
                    batch_checksum(self.at_hand, header.size_bytes) == header.crc)

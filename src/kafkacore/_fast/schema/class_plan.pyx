@@ -64,7 +64,7 @@ def default_value(field):
 
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept:
-    """Returns a new reference to a field's default, or NULL."""
+    """Returns a new reference to a field's default, or NULL after an error."""
     cdef PyObject *value = plan.defaults[field]
     if value != NULL:
         Py_INCREF(value)
@@ -75,7 +75,7 @@ cdef PyObject *fresh(Plan plan, int32_t field) noexcept:
 
 
 cdef PyObject *fresh_instance(Plan plan) noexcept:
-    """Returns an instance with every field at its default, or NULL."""
+    """Returns an instance with every field at its default, or NULL after an error."""
     cdef PyObject *made = (<PyTypeObject *> plan.cls).tp_alloc(<PyTypeObject *> plan.cls, 0)
     cdef PyObject *value
     cdef int32_t i
@@ -91,7 +91,8 @@ cdef PyObject *fresh_instance(Plan plan) noexcept:
 
 
 cdef PyObject *new_instance(const Shape *shape) noexcept:
-    """Returns an instance with defaults in the fields that the walk does not visit, or NULL."""
+    """Returns an instance in which each field that the walk does not visit has its default. Returns NULL after an
+    error."""
     cdef Plan plan = <Plan> shape.owner
     cdef PyObject *made = (<PyTypeObject *> plan.cls).tp_alloc(<PyTypeObject *> plan.cls, 0)
     cdef PyObject *value

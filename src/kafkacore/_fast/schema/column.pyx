@@ -53,7 +53,7 @@ cdef class Columns:
             self.alive.append(value)
             self.bases[op.offset] = len(value)
             return self.rows(name, len(value)) if not self.writable else 0
-        # A bytes object of 16 bytes is one uuid. A longer one is a column of uuids.
+        # A bytes object of 16 bytes is one uuid. A longer bytes object is a column of uuids.
         if not self.writable and (value is None or isinstance(value, (int, float, str, bytes))) and not (
                 op.kind == UUID and isinstance(value, bytes) and len(value) != 16):
             return self.add_scalar(op, name, column, value)

@@ -21,7 +21,7 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 cdef enum:
-    MAX_MESSAGE = 0x7FFFFFFF    # a frame's size is an int32
+    MAX_MESSAGE = 0x7FFFFFFF    # no message is longer, because a frame's size is an int32
     MAX_REQUEST_ELEMENTS = 1000000
     MAX_ELEMENTS = 100000000
 
@@ -111,8 +111,8 @@ cdef class Message(Struct):
 
     @classmethod
     def decode(cls, data, int version, int64_t max_elements=0):
-        """Returns the message, which must fill all of `data`. Raises ProtocolError, whose text names the field, and
-        UnsupportedVersionError.
+        """Returns the message, which must fill all of `data`. Raises UnsupportedVersionError, and ProtocolError with
+        the name of the field.
 
         `max_elements` limits the total number of array elements and tagged fields in the message. The default is a
         million for a request, because anyone can send a request, and a decoded request takes many times its encoded
@@ -262,8 +262,8 @@ cdef class Encoding:
             if outcome == WALK_FAILED:
                 self.done = True
                 raise_fault(&self.walk)
-            # The walk is inside a tagged field. Its bytes cannot be returned yet, because the size in front of them is
-            # written last.
+            # The walk is inside a tagged field. The field's bytes cannot be returned yet, because the size in front of
+            # them is written last.
             if not self.in_tag():
                 break
         self.done = outcome == WALK_DONE

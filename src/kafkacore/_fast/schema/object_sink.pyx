@@ -1,8 +1,8 @@
 """The object sink: the walker's callbacks that read into and write from Python objects.
 
 The callbacks are declared nogil, because the walker, which calls them, is declared nogil. But the walker's caller holds
-the GIL, so the callbacks can use the raw C API. After an error, the Python exception stays pending. The callbacks call
-functions that need the GIL through a cast function pointer.
+the GIL, so the callbacks can use the raw C API. After an error, the Python exception stays pending. The callbacks use
+cast function pointers to call functions that need the GIL.
 """
 
 from cpython.object cimport PyObject

@@ -1,7 +1,7 @@
 """A table in `protocol/tables` is the schema of a message of Kafka. For each version of the message, schema.pyx makes
 structs of the types `Shape` and `Op` from the table. The walker (walk.pxd) reads or writes a message in one pass over
-its bytes, which is called a walk. A sink keeps the values of a message: a walk that reads stores values in the sink,
-and a walk that writes takes values from the sink.
+its bytes. This pass is called a walk. A sink keeps the values of a message: a walk that reads stores values in the
+sink, and a walk that writes takes values from the sink.
 
 A `Shape` describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that
 this version does not have. An `Op` describes one field. The walker handles lengths, nulls, tags and limits. `Op.offset`

@@ -7,8 +7,8 @@ of Kafka 3.9 adds the versions that 4.3 no longer has, and the messages that 4.x
 the tables of 4.3. Kafka 3.9 writes the same bytes with other version numbers: the version of a key in 3.9 is its
 `api_key` in 4.3.
 
-The file `apis.tsv` in the same directory lists the facts about every API that a starting node needs. `ci/stubs.py`
-generates this file from the tables.
+The file `apis.tsv` in the same directory lists, for every API, the facts that a node needs when it starts.
+`ci/stubs.py` generates this file from the tables.
 
 Field names are converted to Python's style: `TopicData` becomes `topic_data`, and `Enable2Pc` becomes `enable_2pc`.
 `KRaft` counts as one word.

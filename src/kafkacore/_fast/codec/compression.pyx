@@ -57,7 +57,8 @@ cdef class Codec:
 
     Args:
         max_bytes: the limit of a body's inflated size.
-        max_ratio: the limit of the ratio inflated size : stored size, if the inflated size exceeds `ratio_floor_bytes`.
+        max_ratio: the limit of inflated size : stored size. It applies if the inflated size exceeds
+            `ratio_floor_bytes`.
     """
 
     def __cinit__(self, *, max_bytes=None, max_ratio=None, ratio_floor_bytes=None):

@@ -18,7 +18,7 @@ from kafkacore._fast.log.txn_index cimport AbortedTransaction
 # A producer that wrote to the part of the log that is being compacted, and its current transaction.
 ctypedef struct SeenProducer:
     int64_t producer_id      # -1 for an empty slot
-    # The index, in `SeenTransactions.aborted`, of the producer's current aborted transaction; -1 for none.
+    # The index of the producer's current aborted transaction in `SeenTransactions.aborted`; -1 for none.
     int32_t aborted
     bint observed            # whether batches of that transaction are still in the log
     bint committing          # whether the log has batches of a transaction that no index lists as aborted

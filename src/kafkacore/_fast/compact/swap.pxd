@@ -18,7 +18,8 @@ disk keeps an arbitrary subset of the name changes between two syncs:
 4. `.log.swap` -> `.log`; sync
 5. the same for the indexes; sync
 
-During these steps, no truncation, deletion of segments or stop of the log can begin. Appends and rolls continue.
+During these steps, `Log.swapping` keeps truncations, deletions of segments and a stop of the log from beginning.
+Appends and rolls continue.
 """
 
 from libc.stdint cimport int32_t, int64_t

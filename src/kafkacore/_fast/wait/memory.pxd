@@ -10,7 +10,7 @@ already committed.
 
 A frame has begun when it has some memory. Begun frames get memory before new frames, because a frame releases its
 memory only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun
-frames could wait for each other's bytes forever. This frame gets all the memory that it needs, at most
+frames could wait for each other's bytes forever. The frame that overdraws gets all the memory that it needs, at most
 socket.request.max.bytes beyond the limit.
 
 A parked request waits for data, acknowledgements or a timeout. It has given its frame back. `budget_park` counts the
@@ -61,8 +61,8 @@ cdef void budget_close(Budget *budget) noexcept nogil
 # grants a queued reservation, it posts the reservation's mail. A size above the limit is never granted, so callers must
 # refuse such a size first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
-# Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once it is granted,
-# `reservation.size` is the granted size.
+# Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once the step is
+# granted, `reservation.size` is the granted size.
 cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
 # Cancels a waiting reservation and returns True. Returns False if the reservation is not waiting. A queued reservation
 # that no longer waits has been granted, and its mail has been posted.
@@ -87,8 +87,8 @@ ctypedef struct Frame:
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
-# `frame_drop` and `frame_return` together are `frame_release`. A thread that holds the GIL may call `frame_drop`, which
-# takes no lock. If it returns True, the thread must call `frame_return` without the GIL.
+# `frame_drop` and `frame_return` together do the work of `frame_release`. A thread that holds the GIL may call
+# `frame_drop`, which takes no lock. If it returns True, the thread must call `frame_return` without the GIL.
 cdef bint frame_drop(Frame *frame) noexcept nogil  # returns True if it dropped the last reference
 cdef void frame_return(Frame *frame) noexcept nogil
 cdef void frames_trim() noexcept nogil  # frees the frames that this thread keeps for recycling

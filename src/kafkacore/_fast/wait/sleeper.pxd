@@ -24,6 +24,6 @@ ctypedef struct Sleeper:
 # Creates a `Sleeper` for waits in the world of `dir`. Raises MemoryError, or OSError if no file descriptor is left.
 cdef Sleeper *sleeper_new(const LogDir *dir) except NULL
 # Waits until the sleeper is woken. Returns False if `timeout_ms` passes first; -1 means no timeout. In a simulated
-# world, no simulated time passes. If all tasks of the node have ended and none has woken the sleeper, a wait with a
-# timeout returns False. A wait without a timeout would never end, so it aborts the process.
+# world, a wait takes no simulated time. If all tasks of the node have ended and none has woken the sleeper, a wait with
+# a timeout returns False. A wait without a timeout would never end, so it aborts the process.
 cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil

@@ -28,7 +28,7 @@ cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 
 cdef int64_t copy_synced(SimDisk *disk, const char *path, uint8_t **copy) noexcept nogil:
-    """Copies the bytes of a file that would survive any power cut, and returns their number. The caller must free
+    """Copies those bytes of a file that would survive any power cut, and returns their number. The caller must free
     `copy`. Returns -ENOENT or -ENOMEM on failure."""
     cdef Inode *inode = NULL
     cdef int64_t size = -ENOENT

@@ -7,9 +7,9 @@ until the restart. After the restart, handles that were opened before the cut st
 environments that were made before the cut stay invalid too.
 
 An operation takes effect at its end, after the time that it takes has passed. But a sync covers only what was written
-before the sync began. A task of an agenda (agenda.pxd) pauses for this time, so that other tasks can run. Any other
-caller in a simulated world continues immediately, and the time is added to `spent_ns`. In the real world, the thread
-sleeps.
+before the sync began. A task of an agenda (agenda.pxd) pauses for the time of the operation, so that other tasks can
+run. Any other caller in a simulated world continues immediately, and the time is added to `spent_ns`. In the real
+world, the thread sleeps.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t

@@ -1,6 +1,7 @@
 """Changes a thread's own settings in the kernel's scheduler. None of these changes needs a privilege.
 
-Kernels before 6.12 do not support time slices for ordinary threads. There, `ask_slice` does not change the time slice.
+Kernels before 6.12 do not support time slices for ordinary threads. On such a kernel, `ask_slice` does not change the
+time slice.
 """
 
 cdef extern from * nogil:

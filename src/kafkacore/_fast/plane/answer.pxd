@@ -37,7 +37,7 @@ ctypedef struct Answer:
 cdef void answer_clear(Answer *a) noexcept nogil  # frees the memory and releases the segments
 # The next two functions return 0 or -ENOMEM. If `answer_add_file` succeeds, it takes over one reference to `segment`.
 # `cuts` is the value that the segment's counter of truncations had when the range was found. If the counter changes
-# before the range is sent, the processor closes the connection instead of sending the range.
+# before the range has been sent, the processor closes the connection, and the client never gets the whole answer.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int32_t cuts, int64_t offset, int64_t size) noexcept nogil
 

@@ -532,6 +532,42 @@ def test_partition_waits_for_its_backoff_when_the_leader_refuses_it(
     replicas.catch_up(pair)
 
 
+def delay_after_refusal(replicas: Replicas) -> int:
+    """Lets the leader refuse a Fetch. Returns the delay in ms, after it has passed."""
+    replicas.step()
+    delay_ms = replicas.fetcher.due_ms - replicas.now_ms
+    replicas.pass_time(delay_ms)
+    return delay_ms
+
+
+def test_delays_begin_short_and_double_while_the_other_broker_does_not_lead_yet(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    key = theirs.topic_id, theirs.index
+    replicas.leader.errors[key] = ErrorCode.UNKNOWN_LEADER_EPOCH
+    delays = [delay_after_refusal(replicas) for _ in range(9)]
+    assert delays == [10, 20, 40, 80, 160, 320, 640, 1000, 1000]
+
+    del replicas.leader.errors[key]
+    theirs.append(batch())
+    replicas.catch_up(pair)
+    replicas.leader.errors[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert delay_after_refusal(replicas) == 10, "a successful Fetch must end the series"
+    assert delay_after_refusal(replicas) == 20
+    replicas.follow(ours, 6)
+    assert delay_after_refusal(replicas) == 10, "a new role must end the series"
+
+
+def test_partition_with_a_short_delay_is_fetched_before_a_partition_with_a_long_one(replicas: Replicas) -> None:
+    long, short = replicas.pair(0), replicas.pair(1)
+    replicas.leader.errors[long[0].topic_id, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    replicas.leader.errors[short[0].topic_id, 1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    replicas.step()
+    replicas.leader.errors.clear()
+    assert replicas.pass_time(0) == replicas.now_ms + 10
+    assert replicas.pass_time(10) == replicas.now_ms + 990
+    assert [replicas.fetcher.state(ours) for _, ours in (long, short)] == ["delayed", "fetches"]
+
+
 def test_answer_is_refused_when_it_cannot_be_read(replicas: Replicas) -> None:
     pair = theirs, _ = replicas.pair()
     theirs.append(batch())

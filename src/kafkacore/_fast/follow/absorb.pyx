@@ -17,7 +17,7 @@ from kafkacore._fast.follow.followed cimport (
     ASK_END, ASK_FETCH, ASK_NOTHING, BEFELL_CUT, BEFELL_CUT_TO_END, BEFELL_FENCED, BEFELL_REFUSED,
     BEFELL_RESTART, CUT_ALL, CUT_END, FOLLOW_ASKS_END, FOLLOW_ASKS_START, FOLLOW_FETCHES, Followed, Link, Taking,
     befell, fetcher_find, fetcher_find_named, followed_delay, followed_fail, followed_is_in_session, followed_lags,
-    followed_set, link_add, of_line,
+    followed_refused, followed_set, link_add, of_line,
 )
 from kafkacore._fast.follow.local cimport local_divergence, local_position
 from kafkacore._fast.follow.take cimport take_records
@@ -74,10 +74,11 @@ cdef void take_refusal(Followed *each, int16_t error) noexcept nogil:
     elif error == FENCED_LEADER_EPOCH:
         # This broker will soon receive metadata with the partition's new role.
         followed_fail(each, BEFELL_FENCED, each.at.leader_epoch)
+    elif error in (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+                   INCONSISTENT_TOPIC_ID):
+        followed_refused(each)
     else:
-        if error not in (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-                         INCONSISTENT_TOPIC_ID):
-            befell(each, BEFELL_REFUSED, error, 0)
+        befell(each, BEFELL_REFUSED, error, 0)
         followed_delay(each)
 
 
@@ -87,6 +88,7 @@ cdef void take_partition(Followed *each, const PartitionData *data) noexcept nog
     elif data.diverging_epoch.epoch >= 0:
         take_divergence(each, data)
     else:
+        each.refused = 0
         take_records(each, data.records.data, <size_t> max(data.records.size, 0), data.high_watermark,
                      data.log_start_offset)
         if data.records.size > 0:

@@ -8,7 +8,7 @@ from kafkacore._fast.base.atomics cimport store32, store64
 from kafkacore._fast.follow.absorb cimport absorb_end
 from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
 from kafkacore._fast.follow.followed cimport (
-    ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
+    ASK_NOTHING, DELAYS, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
     fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_lags,
     followed_set, link_init, of_all, of_line,
 )
@@ -20,6 +20,7 @@ from kafkacore._fast.wait.park cimport Parked
 
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil:
     cdef Fetcher *f = <Fetcher *> calloc(1, sizeof(Fetcher))
+    cdef int i
     error[0] = -ENOMEM
     if f == NULL:
         return NULL
@@ -37,7 +38,8 @@ cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *age
     f.session_number = 1
     link_init(&f.all)
     link_init(&f.changed)
-    link_init(&f.delayed)
+    for i in range(DELAYS):
+        link_init(&f.delayed[i])
     link_init(&f.asks_end)
     link_init(&f.asks_start)
     error[0] = 0
@@ -93,6 +95,7 @@ cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept
         return -ENOMEM
     each.parked.resume = resume
     each.at.leader_epoch = leader_epoch
+    each.refused = 0
     followed_lags(each, -1)
     cut_or_go_on(each)
     return 0
@@ -149,13 +152,24 @@ cdef void fetcher_failed(Fetcher *f) noexcept nogil:
 
 
 cdef void fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil:
+    cdef int i
+    cdef Link *line
     f.now_ms = now_ms
-    while f.delayed.next != &f.delayed and of_line(f.delayed.next).due_ms <= now_ms:
-        followed_go_on(of_line(f.delayed.next))
+    for i in range(DELAYS):
+        line = &f.delayed[i]
+        while line.next != line and of_line(line.next).due_ms <= now_ms:
+            followed_go_on(of_line(line.next))
 
 
 cdef int64_t fetcher_due_ms(const Fetcher *f) noexcept nogil:
-    return of_line(f.delayed.next).due_ms if f.delayed.next != &f.delayed else -1
+    cdef int i
+    cdef const Link *line
+    cdef int64_t due_ms = -1
+    for i in range(DELAYS):
+        line = &f.delayed[i]
+        if line.next != line and (due_ms < 0 or of_line(line.next).due_ms < due_ms):
+            due_ms = of_line(line.next).due_ms
+    return due_ms
 
 
 cdef void fetcher_count(Fetcher *f) noexcept nogil:

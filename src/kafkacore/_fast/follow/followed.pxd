@@ -65,6 +65,8 @@ cdef enum:
     BEFELL_REFUSED = 7      # the leader answered with an error that may persist (the error)
 
 cdef enum:
+    SHORTEST_DELAY_MS = 10  # the first delay after `followed_refused`
+    DELAYS = 8              # the number of different delays: seven that double, and replica.fetch.backoff.ms
     MOST_EVENTS = 64        # at most this many events wait for the driver; further events are only counted
 
 ctypedef struct Event:
@@ -96,9 +98,10 @@ ctypedef struct Followed:
     Followed *named_chain
     Link in_all             # in `Fetcher.all`, in the order of fetching
     Link in_changed         # in `Fetcher.changed`, the partitions that the next Fetch checks for changes
-    Link in_line            # in `Fetcher.delayed`, `asks_end` or `asks_start`, according to the state
+    Link in_line            # in a list of `Fetcher.delayed`, `asks_end` or `asks_start`, according to the state
     int32_t state
     int64_t due_ms
+    int32_t refused         # how many times in a row a leader without the role refused it (`followed_refused`)
     Position at             # the position from which it fetches
     Position sent           # the position that the leader's fetch session has
     int64_t sent_in         # the number of the session that has `sent`; see `Fetcher.session_number`
@@ -170,7 +173,9 @@ ctypedef struct Fetcher:
     int64_t kept_bytes
     Link all
     Link changed
-    Link delayed                # ordered by `due_ms`
+    # The delayed partitions, by the length of the delay. Each list is ordered by `due_ms`, because the partitions of
+    # a list have the same delay. The last list has the delay `backoff_ms`.
+    Link delayed[DELAYS]
     Link asks_end
     Link asks_start
     Followed **buckets          # the hash table of the partitions, by topic id and index
@@ -194,7 +199,13 @@ cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_forget(Followed *each) noexcept nogil
 cdef void fetcher_release(Fetcher *f) noexcept nogil
 cdef void followed_set(Followed *each, int state) noexcept nogil
+# The partition fetches again after replica.fetch.backoff.ms.
 cdef void followed_delay(Followed *each) noexcept nogil
+# The other broker does not lead the partition, or not in our epoch. During an election, one of the two brokers applies
+# the metadata first, so the other broker may get the role within milliseconds. So the first delay is short, and each
+# further delay of the same role is twice as long, up to replica.fetch.backoff.ms. Apache Kafka always waits for
+# replica.fetch.backoff.ms, and a record with acks=all then waits for a second after the election.
+cdef void followed_refused(Followed *each) noexcept nogil
 # Sets `lag`, and also `Partition.fetch_lag`, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
 # The partition fetches again, from the end of its log. A partition whose log has failed does not.

@@ -219,8 +219,6 @@ cdef void followed_set(Followed *each, int state) noexcept nogil:
         link_add(&f.asks_end, &each.in_line)
     elif state == FOLLOW_ASKS_START:
         link_add(&f.asks_start, &each.in_line)
-    elif state == FOLLOW_DELAYED:
-        link_add(&f.delayed, &each.in_line)
     followed_note_changed(each)
 
 
@@ -229,9 +227,23 @@ cdef void followed_note_changed(Followed *each) noexcept nogil:
         link_add(&each.fetcher.changed, &each.in_changed)
 
 
-cdef void followed_delay(Followed *each) noexcept nogil:
-    each.due_ms = each.fetcher.now_ms + each.fetcher.limits.backoff_ms
+cdef void delay(Followed *each, int which, int64_t delay_ms) noexcept nogil:
+    each.due_ms = each.fetcher.now_ms + delay_ms
     followed_set(each, FOLLOW_DELAYED)
+    link_add(&each.fetcher.delayed[which], &each.in_line)
+
+
+cdef void followed_delay(Followed *each) noexcept nogil:
+    delay(each, DELAYS - 1, each.fetcher.limits.backoff_ms)
+
+
+cdef void followed_refused(Followed *each) noexcept nogil:
+    cdef int32_t which = each.refused
+    if which >= DELAYS - 1:
+        followed_delay(each)
+        return
+    each.refused += 1
+    delay(each, which, min(<int64_t> SHORTEST_DELAY_MS << which, each.fetcher.limits.backoff_ms))
 
 
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil:

@@ -4,7 +4,7 @@ responses.
 A command connects to brokers or controllers of the cluster (KIP-919). If only the controller can decide about a
 request, a broker forwards the request to the active controller. A broker in ZooKeeper mode refuses such a request. In
 this case, and if the command connects to controllers, the command finds the active controller and sends the request to
-it. """
+it."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ _BACKOFF_MS: Final = 50
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Key = tuple[PartitionHandle, int]  # a partition and a producer id
-# Errors after which the producer should send the batch again. Old clients would not retry after these codes, so all
-# clients get NOT_ENOUGH_REPLICAS instead, as in Apache Kafka.
+# Errors after which the producer should send the batch again. Clients would not retry after these codes, so they get
+# NOT_ENOUGH_REPLICAS instead. Only producers that know CONCURRENT_TRANSACTIONS as an answer to Produce get that code.
 _LATER: Final = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -155,7 +155,7 @@ class Transactions:
         node = image.brokers.get(coordinator)
         endpoint = None if node is None else node.endpoint(config.inter_broker_listener_name)
         if endpoint is None:
-            return _all(places, *_told(ErrorCode.COORDINATOR_NOT_AVAILABLE, produce))
+            return _all(places, *refusal_of(ErrorCode.COORDINATOR_NOT_AVAILABLE, produce))
         transaction = Transaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -172,9 +172,9 @@ class Transactions:
             return {}
         except OSError as error:
             LOG.warning("broker %d did not verify transaction %r: %s", coordinator, transactional_id, error)
-            return _all(places, *_told(ErrorCode.NETWORK_EXCEPTION, produce))
+            return _all(places, *refusal_of(ErrorCode.NETWORK_EXCEPTION, produce))
         if answer.error_code:
-            return _all(places, *_told(_known(answer.error_code), produce))
+            return _all(places, *refusal_of(_known(answer.error_code), produce))
         return _refusals(answer, places, produce)
 
     # --- markers ---
@@ -222,7 +222,7 @@ def _refusals(answer: object, places: Sequence[tuple[str, int]], produce: int) -
     for place in places:
         error = _known(errors.get(place, ErrorCode.INVALID_TXN_STATE))
         if error != ErrorCode.NONE:
-            refused[place] = Refused(*_told(error, produce))
+            refused[place] = refusal_of(error, produce)
     return refused
 
 
@@ -233,12 +233,13 @@ def _known(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _told(error: ErrorCode, produce: int) -> tuple[ErrorCode, str]:
-    """Returns the error code that the producer gets for the coordinator's error
+def refusal_of(error: ErrorCode, produce: int) -> Refused:
+    """Returns what a producer with version `produce` of Produce gets for the coordinator's error
     (ReplicaManager.handleProduceAppend)."""
-    if error in _LATER:
+    knows_busy = error == ErrorCode.CONCURRENT_TRANSACTIONS and produce >= ADDS_SINCE
+    if error in _LATER and not knows_busy:
         text = f"The broker could not verify the partition's part in the transaction: {error.name}."
-        return ErrorCode.NOT_ENOUGH_REPLICAS, text
+        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
     if error == ErrorCode.PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -246,8 +247,8 @@ def _told(error: ErrorCode, produce: int) -> tuple[ErrorCode, str]:
     if error == ErrorCode.TRANSACTION_ABORTABLE and produce < ABORTABLE_SINCE:
         error = ErrorCode.INVALID_TXN_STATE
     if error == ErrorCode.INVALID_TXN_STATE:
-        return error, "The partition does not belong to an open transaction of this producer."
-    return error, error.message
+        return Refused(error, "The partition does not belong to an open transaction of this producer.")
+    return Refused(error, error.message)
 
 
 def _all(places: Iterable[tuple[str, int]], error: ErrorCode, message: str) -> dict[tuple[str, int], Refused]:

@@ -1,4 +1,4 @@
-"""For how long the transaction coordinator need not verify a producer's batches again."""
+"""How long a broker trusts the transaction coordinator's check of a producer, and the errors of a failed check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.server.transactions import Transactions
+from kafkacore.server.transactions import ABORTABLE_SINCE, ADDS_SINCE, Transactions, refusal_of
 
 
 @pytest.fixture
@@ -90,3 +90,18 @@ def test_verified_producers_are_verified_again_when_there_are_too_many(
     for producer_id in range(3001):
         transactions.verified(partition, producer_id, 0)
     assert [transactions.is_verified(partition, each, 0) for each in (0, 2999, 3000)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "produce", "expected"),
+    [
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ADDS_SINCE, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ADDS_SINCE - 1, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, ADDS_SINCE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.PRODUCER_FENCED, ADDS_SINCE, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, ABORTABLE_SINCE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, ABORTABLE_SINCE - 1, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_producer_gets_an_error_that_its_version_handles(error: ErrorCode, produce: int, expected: ErrorCode) -> None:
+    assert refusal_of(error, produce).error == expected

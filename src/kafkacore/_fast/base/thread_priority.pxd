@@ -24,8 +24,8 @@ cdef extern from * nogil:
     struct kc_schedule {
         uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period;
     };
-    /* Returns whether the calling thread has the ordinary scheduling policy. A batch or real-time thread keeps its
-       policy. */
+    /* Reads the calling thread's scheduling attributes. Returns 1 if the thread has the ordinary policy. Otherwise
+       returns 0, and kc_ask_slice does not change the attributes of a batch or real-time thread. */
     static inline int kc_schedule_now(struct kc_schedule *now) {
         memset(now, 0, sizeof(*now));
         return syscall(SYS_sched_getattr, 0, now, sizeof(*now), 0) == 0 && now->policy == 0;

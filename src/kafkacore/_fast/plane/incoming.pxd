@@ -3,8 +3,8 @@ a connection. They set `conn.doomed`, and their caller in connection.pyx then cl
 
 All connections of a reactor (the event loop of a thread that serves connections) read small frames into the reactor's
 scratch buffer, so an idle connection owns no buffer. If a stalled connection leaves bytes in the scratch buffer, they
-are copied to `conn.rest`. After a big frame, the connection first reads only the next size prefix, and then reads the
-body directly into its final place.
+are copied to `conn.rest`. After a big frame, the connection reads the next frame without the scratch buffer: it first
+reads only the size prefix, and then reads the body directly into the new frame.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

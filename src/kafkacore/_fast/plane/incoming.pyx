@@ -31,8 +31,8 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        # The budget does not count this memory. If it did, a frame that waits for memory would also need memory for the
-        # bytes that follow the frame.
+        # The budget does not count this memory. Otherwise, while a frame waits for memory, its connection would need
+        # memory for the bytes behind the frame too.
         rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True
@@ -140,8 +140,8 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
 
 
 cdef bint grow(Connection *conn, Frame *frame) noexcept nogil:
-    """Reserves the next step of a large frame: as many bytes as it has received, or all remaining bytes if these are
-    fewer. Returns False if the frame must wait."""
+    """Reserves memory for the next step of a large frame. A step doubles the reserved memory of the frame, or completes
+    it if fewer bytes remain. Returns False if the frame must wait for memory."""
     cdef int64_t rest = frame.size - frame.reserved
     if not budget_grow(&conn.plane.budget, &conn.reservation, min(frame.reserved, rest), rest):
         conn.stall |= STALL_MEMORY

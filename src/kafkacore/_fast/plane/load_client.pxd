@@ -1,5 +1,5 @@
-"""The client of benchmarks. One thread without the GIL pipelines prebuilt requests over many connections. It counts the
-answers and measures their latency.
+"""The client of benchmarks. One thread, without the GIL, sends prebuilt requests over many connections. Each connection
+may have several unanswered requests. The client counts the answers and measures their latency.
 
 The client must never be the bottleneck. So it makes the bytes of a request only once, and then changes only the
 correlation id. The client can also let the kernel discard the answers.

@@ -40,7 +40,8 @@ cdef int64_t GRACE_NS = 5000000000  # after the last request, a run waits this l
 
 
 cdef inline int bucket_of(int64_t ns) noexcept nogil:
-    """Returns the bucket of a log-linear histogram: SUB_BUCKETS for each power of two."""
+    """Returns the index of the bucket for a latency. From each power of two to the next one, the histogram has
+    `SUB_BUCKETS` buckets of equal width."""
     cdef int power
     if ns < SUB_BUCKETS:
         return <int> max(ns, 0)
@@ -248,8 +249,8 @@ class LoadResult:
         self.buckets = buckets
 
     def percentile_ns(self, share: float) -> int:
-        """Returns a percentile of the latency: `share` (0 to 1) of the answers took at most this time. It is accurate
-        to 1.6 %."""
+        """Returns a percentile of the latency in ns. A fraction `share` (0 to 1) of all answers took at most this time.
+        The result is accurate to 1.6 %."""
         rank = max(1, round(share * self.requests))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
@@ -331,8 +332,8 @@ cdef class Load:
         """Sends `requests` in a cycle, until `seconds` have passed or `count` requests have been sent. Each request is
         a whole frame with its size prefix. The client replaces the correlation id. Each connection begins with a
         different request. If an answer does not have the correlation id of its request, the connection counts as
-        broken. `error_at` is a position in the answer after its size prefix. A non-zero int16 at this position counts
-        as an error. `run` can be called again."""
+        broken. `error_at` is the position of an int16 error code in each answer, counted from the end of the size
+        prefix. An answer whose error code is not 0 counts as an error. `run` can be called again."""
         cdef Run *run = &self.run_state
         cdef list kept = [bytes(request) for request in requests]
         cdef Outbound *outbound

@@ -53,7 +53,7 @@ class ClientSettings(NamedTuple):
     session_timeout_ms: int = 18_000
     max_request_bytes: int = 1_000_000  # a server accepts 1,048,575 (jute.maxbuffer)
     max_response_bytes: int = 4 << 20
-    max_outstanding_bytes: int = 4 << 20  # while the requests without an answer have this size, no more are sent
+    max_outstanding_bytes: int = 4 << 20  # no request is sent while the unanswered requests have this size
     digest: tuple[str, str] | None = None  # user and password
 
 
@@ -202,7 +202,7 @@ class Session:
     # --- events ---
 
     def link_made(self, now: float) -> None:
-        """Call this when the connection that the effect `Connect` has requested is open."""
+        """Call this when the driver has opened the connection for the last `Connect`."""
         if self.is_over:
             return
         self._linked = True
@@ -273,9 +273,9 @@ class Session:
     # --- connections ---
 
     def _silent_until(self) -> float:
-        """Returns the time at which the session gives up a server that sends nothing. This is after two thirds of the
-        session timeout, so that a third remains for another server. Until a server has accepted the session, it gets
-        only an equal share of the timeout."""
+        """Returns the time at which the session gives up a server that sends nothing. A server that has accepted the
+        session may be silent for two thirds of the session timeout, so that a third remains for another server. Before
+        a server accepts the session, the limit is the session timeout divided by the number of servers."""
         if self._greeted:
             return self._heard_at + self.timeout_ms * 2 / 3
         return self._heard_at + self.timeout_ms / len(self._servers)
@@ -364,8 +364,7 @@ class Session:
         self._tried = 0
         if self._settings.digest is not None:
             self._send(jute.encode_auth("digest", ":".join(self._settings.digest).encode()), now)
-        # The requests that set the old watches again come first. New requests, which may set watches of their own,
-        # follow.
+        # The requests that restore the old watches come first. New requests, which may set new watches, come later.
         for request in self.watches.requests(self.last_zxid, self._chroot_bytes):
             self._send(request, now)
         self._become(SessionState.CONNECTED)
@@ -417,8 +416,8 @@ class Session:
             self._send(b"".join(frames), now)
 
     def _encoded(self, call: Call, position: int, operation: Operation, now: float) -> bytes:
-        """Encodes the request, and stores that its response is expected. Returns b"" for a request that the session
-        itself refuses, because it would make the server drop the connection."""
+        """Encodes the request, and stores that its response is expected. If the server would drop the connection
+        because of the request, the session itself refuses it, and this returns b""."""
         self._xid = xid = self._xid % jute.LAST_XID + 1
         try:
             frame = jute.encode(xid, operation, self._chroot_bytes)

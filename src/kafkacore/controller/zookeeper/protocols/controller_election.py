@@ -1,9 +1,10 @@
 """Controller leader election: the broker that owns the ephemeral znode `/controller` is the controller.
 
-An election is one multi. It creates `/controller`, and sets `/controller_epoch` if that znode still has the version
-that the broker has read. So ZooKeeper writes both znodes or neither. Four events cause an election: an administrator
-deletes `/controller`; an administrator writes another broker id to it; the controller's broker fails; the controller
-shuts down. Each of these events changes `/controller`, so the watches of all brokers fire.
+An election is one multi, which creates `/controller` and sets `/controller_epoch`. The multi fails if `/controller`
+already exists, or if `/controller_epoch` no longer has the version that the broker has read. In both cases ZooKeeper
+writes neither znode. Four events cause an election: an administrator deletes `/controller`; an administrator writes
+another broker id to it; the controller's broker fails; the controller shuts down. Each of these events changes
+`/controller`, so the watches of all brokers fire.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ MAX_PAUSE_MS: Final = 30_000
 
 
 class Identity(Notification):
-    """An event about the identity of the controller. If the event fails, it runs again later: it may not have set the
-    watch on `/controller` yet, and then this broker would never hear of the next election."""
+    """An event about the identity of the controller. An event that has failed is scheduled again, because it may have
+    failed before it set the watch on `/controller`. Without this watch, the broker would never hear of the next
+    election."""
 
     priority: ClassVar = Priority.SESSION
     state: ClassVar = "ControllerChange"
@@ -59,7 +61,8 @@ class Identity(Notification):
             controller.schedule(RETRY_MS, type(self))
 
     async def follow(self, controller: ZooKeeperController) -> None:
-        """Reads the owner of `/controller`. If nobody owns it, this broker stands for election, unless it pauses."""
+        """Reads the owner of `/controller`. If `/controller` does not exist, this broker stands for election, but not
+        before its pause has ended."""
         if await resign_if_moved(controller) != NOBODY:
             return
         pause_ms = controller.pause.left_ms(controller.now_s())
@@ -127,7 +130,7 @@ NOBODY: Final = _Owner(NO_CONTROLLER, None)
 
 
 async def resign_if_moved(controller: ZooKeeperController) -> _Owner:
-    """Reads the owner of `/controller`, watches it, and resigns when another broker owns it. Returns the owner.
+    """Reads the owner of `/controller`, and watches the znode. Resigns if another broker owns it. Returns the owner.
 
     If an administrator writes another id to the znode, the znode still belongs to this broker's session, and no broker
     is the controller. So this broker deletes the znode, which starts an election. It also deletes a znode that it could
@@ -144,8 +147,9 @@ async def resign_if_moved(controller: ZooKeeperController) -> _Owner:
 
 
 async def fenced(controller: ZooKeeperController) -> None:
-    """Handles a write that found another controller epoch. If this broker still owns `/controller`, somebody has
-    written to `/controller_epoch`, and all writes of this broker would fail. In that case this broker resigns."""
+    """Handles a write that found another controller epoch. If another broker owns `/controller`, this broker resigns.
+    If this broker still owns it, somebody has written to `/controller_epoch`. All further writes of this broker would
+    fail then, so it resigns and deletes `/controller`."""
     await resign_if_moved(controller)
     await _leave(controller)
 

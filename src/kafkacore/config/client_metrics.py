@@ -36,8 +36,8 @@ class ClientMetricsConfig:
 
     @classmethod
     def validate(cls, overrides: Mapping[str, str]) -> ClientMetricsConfig:
-        """Checks the settings in a request and returns their configuration. Raises ConfigError (INVALID_REQUEST),
-        MatchError (INVALID_CONFIG)."""
+        """Checks the settings that a request contains for a subscription, and returns the subscription's configuration.
+        Raises ConfigError (INVALID_REQUEST), MatchError (INVALID_CONFIG)."""
         for name, text in overrides.items():
             if name not in CLIENT_METRICS:
                 raise ConfigError(name, text, "unknown client metrics configuration")

@@ -303,7 +303,8 @@ def consecutive(first: int, count: int) -> array[int]:
 
 
 def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Splits the rows, in order, into pairs `(first, count)` of consecutive rows. Each pair lies within one chunk."""
+    """Splits `rows`, without reordering them, into runs of consecutive numbers. For each run, yields its first row and
+    its number of rows. Each run lies within one chunk."""
     at = 0
     while at < len(rows):
         first = rows[at]
@@ -345,7 +346,7 @@ Chunks = Sequence[PartitionChunk]
 
 def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
     """Groups consecutive rows that are equal. For each group, yields the chunk, the index of the group's first row in
-    the chunk, and the number of rows. Skips rows below 0.
+    the chunk, and the number of rows. Skips negative numbers, which stand for missing partitions.
     """
     left = sorted(rows)
     begin = at = bisect_left(left, 0)

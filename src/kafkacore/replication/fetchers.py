@@ -98,8 +98,8 @@ class Fetchers:
 
     def brokers(self, addresses: Mapping[int, Address], own_epoch: int) -> None:
         """Sets the inter-broker listeners of all unfenced brokers, by broker id, and the epoch of this broker's
-        registration. If a broker has a new address, its fetchers reconnect. If a broker is missing from `addresses`,
-        its fetchers wait until it has an address again."""
+        registration. If a broker has a new address, the fetchers that fetch from it reconnect. If a broker is missing
+        from `addresses`, these fetchers wait until it has an address again."""
         before, self._addresses = self._addresses, dict(addresses)
         self.registered(own_epoch)
         for (source_id, _), fetcher in self._fetchers.items():
@@ -108,16 +108,16 @@ class Fetchers:
                 fetcher.move(address)
 
     def registered(self, own_epoch: int) -> None:
-        """Sets the epoch of this broker's registration. When a leader proposes a follower for the ISR, the proposal
-        contains the epoch in the follower's Fetch requests (KIP-903)."""
+        """Sets the epoch of this broker's registration. The fetchers send this epoch in their Fetch requests. When a
+        leader proposes this broker for an ISR, the leader sends the epoch to the controller (KIP-903)."""
         for fetcher in self._fetchers.values():
             fetcher.registered(own_epoch)
 
     def follow(self, partitions: Iterable[Follow]) -> None:
         """Fetches each partition from its leader, starting at the end of the partition's log. A partition that has the
         wrong fetcher moves to the right one. If the right fetcher already fetches the partition in the same leader
-        epoch, nothing changes. Call this after `become_follower`, even if only the leader epoch has increased. Does
-        nothing after `close`, because metadata still arrives while the broker stops.
+        epoch, nothing changes. Call this after `become_follower`, even if only the leader epoch has increased. After
+        `close`, a call has no effect. Such calls happen, because metadata still arrives while the broker stops.
         """
         if self._closed:
             return

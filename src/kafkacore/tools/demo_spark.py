@@ -1,5 +1,6 @@
 """`kafkacore spark demo`: Spark counts lines while a producer writes them and the demo kills a broker. The demo then
-proves that no line was lost, and pipelines read the directories of the brokers. One HTML page shows all results."""
+proves that no line was lost. After that, pipelines analyse the directories of the brokers and controllers. One HTML
+page shows all results."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def run(arguments: Namespace) -> int:
 
 
 class Demo:
-    """The demo, chapter by chapter. It writes the page and a directory of tables for each pipeline to `output`."""
+    """The demo, chapter by chapter. The directory `output` gets the HTML page, and one directory of tables for each
+    pipeline."""
 
     def __init__(self, directory: Path, output: Path, open_spark: Callable[[], Any] = demo.open_session) -> None:
         self.directory, self.output, self._open_spark = directory, output, open_spark

@@ -137,9 +137,9 @@ def line_of(replica: ReplicaId, target: str, place: Place) -> str:
 
 
 def is_done(place: Place) -> bool:
-    """Returns True if it is certain that the replica is no longer moving, even if its move was cancelled. Returns False
-    if the broker did not answer or reported no directory for the replica. Then the throttles of the move must stay, as
-    in Kafka's tool."""
+    """Returns True if the replica is certainly not moving. This is also the case after its move was cancelled. Returns
+    False if the replica is moving, if the broker did not answer, or if the broker reported no directory for the
+    replica. The throttles of the move must then stay, as in Kafka's tool."""
     return place.current is not None and place.future is None
 
 

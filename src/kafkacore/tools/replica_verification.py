@@ -165,7 +165,8 @@ async def compare_replicas(
         looks = [await _fetch_from(nodes[each], place, EARLIEST, arguments) for each in replicas]
         marks = [look.high_watermark for _, look in looks]
         start, end = max(max(at, look.log_start_offset) for at, look in looks), min(marks)
-        # A single replica has nothing to be compared with. It counts as a partition, as in Apache Kafka's tool.
+        # If a partition has only one replica, there is nothing to compare. The partition counts as compared, as in
+        # Apache Kafka's tool.
         read = replicas if len(replicas) > 1 else ()
         digests = await asyncio.gather(*(_digests(nodes[each], place, start, end, arguments) for each in read))
     except OSError as error:

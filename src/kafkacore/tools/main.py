@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parsed(list(sys.argv[1:] if argv is None else argv), own_process=argv is None)
         code = int(arguments.run(arguments))
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         pass
     except (ConfigError, LogDirectoryError, OSError) as error:
@@ -62,9 +62,14 @@ def _end_output() -> None:
     """Writes the rest of the output. If this fails, discards the output. Otherwise Python would try again when it ends,
     and show the error."""
     try:
-        sys.stdout.flush()
+        _flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # it is None if the caller has closed the descriptor
+        sys.stdout.flush()
 
 
 def _parsed(given: list[str], *, own_process: bool) -> argparse.Namespace:

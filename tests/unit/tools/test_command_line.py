@@ -103,6 +103,11 @@ def test_command_ends_with_1_when_nobody_takes_its_output(target, complaint):
     assert (done.returncode, done.stderr) == (1, complaint)
 
 
+def test_command_succeeds_when_its_output_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert command_line.main(["features", "--bootstrap-server", "localhost:1", "version-mapping"]) == 0
+
+
 def test_help_lists_every_command(capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main(["--help"])

@@ -140,7 +140,7 @@ def test_commit_is_recorded_and_answered_like_its_message(asked, data):
     assert list(commit) == expected
     assert len(commit) == len(expected)
     left = [[error == 0 for error in errors] for errors in twin.errors]
-    assert [commit.accepted(number) for number in range(len(left))] == [any(each) for each in left]
+    assert commit.accepted() == [number for number, each in enumerate(left) if any(each)]
     assert [len(commit.partitions(number)) for number in range(len(left))] == [sum(each) for each in left]
     names = [topic.name for topic in request.topics]
     assert commit.names == [said if where is None else where[0] for said, where in zip(names, found, strict=True)]
@@ -212,11 +212,28 @@ def test_batch_is_unchanged_when_a_commit_does_not_fit():
     assert [(each.key, each.value) for batch in Batches(builder.build()) for each in batch] == [(b"k", b"v")]
 
 
+def test_texts_of_many_topics_are_decoded_in_parts():
+    names = [f"topic-{number}" for number in range(5_000)]
+    topics = [Topic(name=name, partitions=[Partition(partition_index=0)]) for name in names]
+    body = OffsetCommitRequest(group_id="g", topics=topics).encode(9)
+    commit, wrong = OffsetCommit(body, 9), OffsetCommit(body.replace(b"topic-4999", b"topic-\xff999"), 9)
+    parts = 1
+    while not commit.is_read:
+        assert commit.names == names[: len(commit.names)]
+        commit.read_more()
+        parts += 1
+    assert parts > 1
+    assert commit.names == names
+    with pytest.raises(ProtocolError, match="UTF-8"):
+        while not wrong.is_read:
+            wrong.read_more()
+
+
 def test_missing_topics_and_invalid_ids_are_refused():
     request = OffsetCommitRequest(group_id="g", topics=[Topic(name="t", partitions=[Partition(partition_index=0)])])
     commit, rows = OffsetCommit(request.encode(9), 9), array("i", [0])
     for number in (-1, 1):
-        for call in (commit.topic_id, commit.partitions, commit.accepted, lambda at: commit.refuse(at, 1)):
+        for call in (commit.topic_id, commit.partitions, lambda at: commit.refuse(at, 1)):
             with pytest.raises(IndexError):
                 call(number)
         with pytest.raises(IndexError):

@@ -16,6 +16,7 @@ from kafkacore.protocol.messages import (
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
+    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 
@@ -49,13 +50,20 @@ def fetch_offsets(groups: list[str]) -> Question:
     return Question(OffsetFetchRequest(groups=asked), 8)
 
 
+def commit_offsets(topics: list[str]) -> Question:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    named = [OffsetCommitRequest.OffsetCommitRequestTopic(name=each, partitions=[partition]) for each in topics]
+    return Question(OffsetCommitRequest(group_id="attacked", topics=named), 8)
+
+
 def list_groups(states: list[str]) -> Question:
     return Question(ListGroupsRequest(states_filter=states), 4)
 
 
 def codes(parts: Any) -> tuple[int, set[int]]:
     """Returns the number of parts in an answer, and the set of their error codes."""
-    return len(parts), {each.error_code for each in parts}
+    found = [each.error_code for each in parts]
+    return len(found), set(found)
 
 
 def names(count: int) -> list[str]:
@@ -92,6 +100,11 @@ REQUESTS: dict[str, tuple[Callable[[], Question], Callable[[Any], object], objec
         lambda: fetch_offsets(names(40_000)),
         lambda answer: codes(answer.groups),
         (40_000, {ErrorCode.NONE}),
+    ),
+    "OffsetCommit of 400,000 topics": (
+        lambda: commit_offsets(names(400_000)),
+        lambda answer: codes(each.partitions[0] for each in answer.topics),
+        (400_000, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     ),
     "ListGroups in 300,000 states": (
         lambda: list_groups(names(300_000)),

@@ -44,7 +44,7 @@ cdef class OffsetCommit(RecordSource):
     cdef readonly str group_instance_id         # None if absent
     cdef readonly int32_t generation_id_or_member_epoch
     cdef readonly int64_t retention_time_ms
-    cdef readonly list names                    # name of each topic; with topic ids, empty until `find` sets it
+    cdef readonly list names                    # names of the topics read so far; with topic ids, empty until `find`
     cdef public int16_t error                   # the error for every partition that has no error of its own
     cdef int16_t too_large                      # the error of partitions with too much metadata; 0 before `accept`
     cdef bytes body                             # all slices point into `body` or into `found`
@@ -53,10 +53,12 @@ cdef class OffsetCommit(RecordSource):
     cdef CommitRequest *request                 # points into the arena
     cdef OffsetFields written                   # the fields that all record values share
     cdef int32_t metadata_size                  # size of the longest metadata
+    cdef int32_t name_size                      # size of the longest topic name
     cdef uint8_t *scratch                       # points into the arena: room for the longest key and value
     cdef size_t scratch_size
 
     cdef int refuse_body(self, int fault) except -1
     cdef int take_texts(self) except -1
+    cdef int refuse_text(self, error) except -1
     cdef int make_room(self, int32_t name_size) except -1
     cdef CommittedTopic *topic(self, Py_ssize_t number) except NULL

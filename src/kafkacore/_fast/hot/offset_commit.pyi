@@ -16,7 +16,15 @@ class OffsetCommit(RecordSource):
 
     def __new__(cls, data: Buffer, version: int) -> Self:
         """Parses a request. Ignores bytes after the message. Raises ProtocolError, as the message's class does, and
-        UnsupportedVersionError."""
+        UnsupportedVersionError. If the request has many topics, decodes only the texts of the first ones."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the texts of all topics are decoded. All other methods except `topic_id` and `message` need this."""
+
+    def read_more(self) -> None:
+        """Decodes the texts of some more topics. This takes less than a millisecond, unless the topics have thousands
+        of partitions. Raises ProtocolError."""
 
     @property
     def version(self) -> int: ...
@@ -32,8 +40,8 @@ class OffsetCommit(RecordSource):
     def retention_time_ms(self) -> int: ...
     @property
     def names(self) -> list[str]:
-        """The names of the topics. A name is empty if the request has a topic id that `find` has not resolved yet. Do
-        not change the list."""
+        """The names of the topics whose texts are decoded. A name is empty if the request has a topic id that `find`
+        has not resolved yet. Do not change the list."""
     error: int
     """The error of every partition that `find` and `refuse` have not refused."""
 
@@ -54,8 +62,8 @@ class OffsetCommit(RecordSource):
     def partitions(self, number: int) -> list[int]:
         """Returns the partitions of a topic that were not refused. Raises IndexError."""
 
-    def accepted(self, number: int) -> bool:
-        """Returns whether at least one partition of the topic was not refused. Raises IndexError."""
+    def accepted(self) -> list[int]:
+        """Returns the numbers of the topics of which at least one partition was not refused."""
 
     def accept(self, now_ms: int, expire_timestamp: int, metadata_limit: int, error: int) -> None:
         """Makes the records available, with the commit timestamp `now_ms`. An `expire_timestamp` of -1 means no expiry.

@@ -31,6 +31,7 @@ cdef enum:
     MAX_ARENA = 96 << 20        # enough for MAX_ELEMENTS elements
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
+    TOPICS_AT_ONCE = 2000       # `read_more` decodes the texts of at most this many topics
     # The largest sizes of the parts of an answer: the head, a topic without its name, and a partition.
     ANSWER_BYTES = 16
     TOPIC_ANSWER_BYTES = 32
@@ -128,6 +129,7 @@ cdef class OffsetCommit(RecordSource):
         if fault != FAULT_NONE:
             self.refuse_body(fault)
         self.take_texts()
+        self.read_more()
 
     def __dealloc__(self):
         arena_free(&self.arena)
@@ -139,13 +141,8 @@ cdef class OffsetCommit(RecordSource):
         raise MemoryError if fault == FAULT_NO_ROOM else ProtocolError(f"OffsetCommitRequest: fault {fault}")
 
     cdef int take_texts(self) except -1:
-        """Decodes the texts that the group needs for its decisions. Only checks the metadata, without decoding it, so
-        that no invalid text reaches the log."""
+        """Decodes the texts of the request that belong to no topic."""
         cdef CommitRequest *request = self.request
-        cdef CommittedTopic *topic
-        cdef const Slice *metadata
-        cdef int32_t i, j
-        cdef int32_t name_size = 0
         self.generation_id_or_member_epoch = request.generation_id_or_member_epoch
         self.retention_time_ms = request.retention_time_ms
         self.names = []
@@ -154,8 +151,27 @@ cdef class OffsetCommit(RecordSource):
             self.group_id = text_of(&request.group_id)
             self.member_id = text_of(&request.member_id)
             self.group_instance_id = text_of(&request.group_instance_id)
-            for i in range(request.topics.count):
-                topic = &(<CommittedTopic *> request.topics.items)[i]
+        except UnicodeDecodeError as error:
+            self.refuse_text(error)
+        return 0
+
+    cdef int refuse_text(self, error) except -1:
+        self.message()
+        raise ProtocolError("OffsetCommitRequest: a text is not UTF-8") from error
+
+    @property
+    def is_read(self):
+        return len(self.names) == self.request.topics.count
+
+    def read_more(self):
+        cdef CommittedTopic *topic
+        cdef const Slice *metadata
+        cdef int32_t i, j
+        cdef int32_t first = <int32_t> len(self.names)
+        cdef int32_t name_size = 0
+        try:
+            for i in range(first, min(first + TOPICS_AT_ONCE, self.request.topics.count)):
+                topic = &(<CommittedTopic *> self.request.topics.items)[i]
                 self.names.append(text_of(&topic.name))
                 name_size = max(name_size, topic.name.size)
                 for j in range(topic.partitions.count):
@@ -164,9 +180,9 @@ cdef class OffsetCommit(RecordSource):
                         text_of(metadata)
                         self.metadata_size = max(self.metadata_size, metadata.size)
         except UnicodeDecodeError as error:
-            self.message()
-            raise ProtocolError("OffsetCommitRequest: a text is not UTF-8") from error
-        return self.make_room(name_size)
+            self.refuse_text(error)
+        self.name_size = max(self.name_size, name_size)
+        self.make_room(self.name_size)
 
     cdef int make_room(self, int32_t name_size) except -1:
         """Makes room for the longest possible record. `name_size` is the size of the longest topic name."""
@@ -232,13 +248,17 @@ cdef class OffsetCommit(RecordSource):
                 found.append(each.partition_index)
         return found
 
-    def accepted(self, Py_ssize_t number):
-        cdef CommittedTopic *topic = self.topic(number)
-        cdef int32_t i
-        for i in range(topic.partitions.count):
-            if (<CommittedPartition *> topic.partitions.items)[i].refused == 0:
-                return True
-        return False
+    def accepted(self):
+        cdef CommittedTopic *topic
+        cdef int32_t i, j
+        cdef list found = []
+        for i in range(self.request.topics.count):
+            topic = &(<CommittedTopic *> self.request.topics.items)[i]
+            for j in range(topic.partitions.count):
+                if (<CommittedPartition *> topic.partitions.items)[j].refused == 0:
+                    found.append(i)
+                    break
+        return found
 
     # --- the records ---
 

@@ -76,8 +76,8 @@ class _Accepted:
         self._commit = commit
 
     def __iter__(self) -> Iterator[tuple[str, list[int]]]:
-        for number, topic in enumerate(self._commit.names):
-            yield topic, self._commit.partitions(number)
+        for number in self._commit.accepted():
+            yield self._commit.names[number], self._commit.partitions(number)
 
 
 def note_group(core: Core, group_id: str) -> None:

@@ -56,9 +56,8 @@ class Offsets:
 
     def commit(self, commit: OffsetCommit, at: int) -> None:
         """Stores the accepted offsets of a commit whose first record is at offset `at` of the log."""
-        for number, topic in enumerate(commit.names):
-            if commit.accepted(number):
-                self._topic(commit.group_id, topic).take(commit, number, at)
+        for number in commit.accepted():
+            self._topic(commit.group_id, commit.names[number]).take(commit, number, at)
 
     def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset, at: int) -> None:
         self._topic(group_id, topic).put(partition, *offset, at)

@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import DeleteGroupsRequest, DeleteGroupsRespons
 from kafkacore.runtime.slices import Slice, distinct, finish
 from kafkacore.server.context import BrokerContext
 
-BATCH: Final = 256  # a shard deletes at most this many groups in one iteration of the loop
+BATCH: Final = 32  # a shard deletes at most this many groups in one iteration of the loop
 BATCHES_AT_ONCE: Final = 64
 
 Result = DeleteGroupsResponse.DeletableGroupResult

@@ -89,7 +89,7 @@ class Run:
 
     def started(self, kind, settings):
         """Starts a new cluster, which runs until `kept` closes. Its files stay until the end of the run. If they were
-        deleted earlier, ext4 would search among the deleted inodes for half a minute whenever a node makes a file."""
+        deleted earlier, ext4 would search among the deleted inodes for minutes whenever a node makes a file."""
         directory = self.scratch / f"{next(self.numbers)}-{kind}"
         nodes = Nodes(kind, directory, settings, self.tools)
         self.kept.callback(self.clusters.clear)

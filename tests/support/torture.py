@@ -441,10 +441,12 @@ class Faults:
     @contextlib.contextmanager
     def killed(self, node_id):
         """Kills a node with SIGKILL. The node may be a leader."""
-        member = self.cluster.members[node_id]
-        member.kill()
+        self.cluster.members[node_id].kill()
         yield
-        member.start()
+        self.start_again(node_id)
+
+    def start_again(self, node_id):
+        self.cluster.members[node_id].start()
 
     @contextlib.contextmanager
     def stopped_and_continued(self, node_id):
@@ -457,10 +459,9 @@ class Faults:
     def restarted(self, node_id):
         """Restarts a node after an orderly stop. While the controllers are unavailable the stop can take long, and then
         this method cuts it short."""
-        member = self.cluster.members[node_id]
-        member.stop()
+        self.cluster.members[node_id].stop()
         yield
-        member.start()
+        self.start_again(node_id)
 
     @contextlib.contextmanager
     def cut_off(self, node_id):
@@ -484,12 +485,11 @@ class Faults:
         no other fault, because each fault ends with a restart."""
         if node_id not in self.disks:
             node_id = self.choices.choice([each for each in self.disks if each not in self.chosen])
-        member = self.cluster.members[node_id]
         self.disks[node_id].fill()
         yield
         self.disks[node_id].free()
-        member.kill()
-        member.start()
+        self.cluster.members[node_id].kill()
+        self.start_again(node_id)
 
     @contextlib.contextmanager
     def reassigned(self, _):

@@ -163,14 +163,12 @@ class ZooKeeperFaults(torture.Faults):
             found.append(self.choices.choice([each for each in possible if each not in found] or others))
         return found
 
-    @contextlib.contextmanager
-    def killed(self, node_id):
-        with super().killed(node_id):
-            yield
-            broker = self.cluster.brokers.get(node_id)  # None if the node is a ZooKeeper server
-            if broker is not None and broker.kind == APACHE:
-                # A broker of Apache Kafka exits if it finds the registration of its former session.
-                self.cluster.wait(lambda: self.is_unregistered(node_id), f"the former session of {node_id} has ended")
+    def start_again(self, node_id):
+        broker = self.cluster.brokers.get(node_id)  # None if the node is a ZooKeeper server
+        if broker is not None and broker.kind == APACHE:
+            # A broker of Apache Kafka exits if it finds the registration of its former session.
+            self.cluster.wait(lambda: self.is_unregistered(node_id), f"the former session of {node_id} has ended")
+        super().start_again(node_id)
 
     def is_unregistered(self, node_id):
         with contextlib.suppress(KazooException, KazooTimeoutError):  # another fault may have stopped a server

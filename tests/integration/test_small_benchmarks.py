@@ -1,5 +1,6 @@
 """Benchmarks that need no other broker, with very small sizes. Each must print its figures."""
 
+import os
 import re
 import subprocess
 import sys
@@ -21,8 +22,9 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_benchmark_prints_figures_when_sizes_are_small(name, tmp_path):
     command = [sys.executable, "-m", f"benchmarks.{name}", *COMMANDS[name]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=270, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=270, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d", done.stdout), done.stdout

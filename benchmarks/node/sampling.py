@@ -17,6 +17,7 @@ from benchmarks.peers.rows import checked, fresh_topic, load, one_record, with_c
 
 from brokers import Node
 from kafkacore.observability.sampled_requests import THREAD
+from processes import thread_files
 
 DEPTH = 16
 CONNECTIONS = 4
@@ -45,9 +46,8 @@ class Row:
 
 
 def log_thread_seconds(pid):
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    logs = [each for each in threads if (each / "comm").read_text().strip() == THREAD]
-    return sum(int((each / "schedstat").read_text().split()[0]) for each in logs) / 1e9
+    threads = thread_files(pid, "comm", "schedstat")
+    return sum(int(times.split()[0]) for comm, times in threads if comm.strip() == THREAD) / 1e9
 
 
 def arguments():

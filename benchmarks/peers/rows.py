@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafkacore._fast.plane.load_client import Load
 from kafkacore._fast.record.batch import RecordBatchBuilder
-from processes import wait_until
+from processes import thread_files, wait_until
 
 from . import requests
 
@@ -40,8 +40,7 @@ def processes(pid):
     waiting = [pid]
     while waiting:
         yield (one := waiting.pop())
-        for thread in Path(f"/proc/{one}/task").iterdir():
-            waiting += [int(child) for child in (thread / "children").read_text().split()]
+        waiting += [int(child) for (children,) in thread_files(one, "children") for child in children.split()]
 
 
 def ticks_seconds(pid):
@@ -56,8 +55,7 @@ def ticks_seconds(pid):
 
 def threads_seconds(pid):
     """Returns the user and system time of a process tree to the nanosecond, but only for threads that are alive."""
-    threads = [thread for one in processes(pid) for thread in Path(f"/proc/{one}/task").iterdir()]
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+    return sum(int(times.split()[0]) for one in processes(pid) for (times,) in thread_files(one, "schedstat")) / 1e9
 
 
 def rss_mib(pid):

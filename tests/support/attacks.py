@@ -3,13 +3,11 @@ wait while the broker serves such requests."""
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -22,7 +20,7 @@ from kafkacore.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from processes import wait_until
+from processes import thread_files, wait_until
 from wire import receive
 
 ANSWER_TIMEOUT_S = 50
@@ -197,10 +195,9 @@ def processor_times(pid: int) -> tuple[int, int]:
     """Returns how many nanoseconds the threads of a process have run, and how many nanoseconds they could have run but
     waited for a processor."""
     ran = waited = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the thread has ended since `iterdir` found it
-            one = (task / "schedstat").read_text().split()
-            ran, waited = ran + int(one[0]), waited + int(one[1])
+    for (times,) in thread_files(pid, "schedstat"):
+        one = times.split()
+        ran, waited = ran + int(one[0]), waited + int(one[1])
     return ran, waited
 
 

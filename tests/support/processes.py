@@ -47,6 +47,15 @@ def rss_bytes(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def thread_files(pid, *names):
+    """Returns the texts of these files in /proc for each thread of a process. Leaves out a thread that ends
+    meanwhile."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            texts = [(thread / name).read_text() for name in names]
+            yield texts
+
+
 def need(present, how):
     """Skips the test if `present` is false. `how` says how to install what is missing. With CI=true the test fails
     instead, because nobody reads skips there."""
@@ -112,9 +121,8 @@ class Child:
 
     def thread_states(self):
         """Returns the state of each thread as one letter of `/proc/PID/stat`, such as T for a stopped thread."""
-        for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-                yield (thread / "stat").read_text().rpartition(") ")[2][0]
+        for (stat,) in thread_files(self.pid, "stat"):
+            yield stat.rpartition(") ")[2][0]
 
     def resume(self):
         os.kill(self.pid, signal.SIGCONT)

@@ -236,6 +236,13 @@ def test_member_that_leaves_while_its_join_is_parked_must_begin_anew() -> None:
     assert code(log.answers["parked"]) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_member_that_an_administrator_removes_while_its_sync_is_parked_must_begin_anew() -> None:
+    log, (_, follower) = joined()
+    assert log.sync("parked", follower, 1) is None
+    log.leave("l", (follower, None))
+    assert code(log.answers["parked"]) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_departure_ends_a_rebalance_that_waited_for_it() -> None:
     log = GroupLog()
     (leader, follower), _ = log.form(2)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from group_log import SETTINGS, Client, GroupLog
+from group_log import SESSION_MS, SETTINGS, Client, GroupLog
 from kafkacore.protocol.errors import ErrorCode
 
 OLD = Client(api_version=3)
@@ -161,3 +161,20 @@ def test_replacement_that_is_written_late_answers_no_later_request_of_the_member
     assert "later" not in log.answers
     log.join("leader", member=ids["a"], instance="a")
     assert log.answers["later"].generation_id == 3
+
+
+def test_session_begins_again_when_a_replacement_is_written_after_its_end() -> None:
+    log, ids = static_group("a", "b")
+    log.hold = True
+
+    def wait_for_a_session() -> None:
+        for _ in range(11):
+            log.wait(SESSION_MS // 10)
+            log.heartbeat(ids["a"], 1, instance="a")
+
+    log.join("again", instance="b")
+    wait_for_a_session()
+    log.commit()
+    assert code(log.answers["again"]) == ErrorCode.NONE
+    wait_for_a_session()
+    assert [each.group_instance_id for each in log.describe().members] == ["a"]

@@ -86,11 +86,14 @@ def publish(core: Core, group: ClassicGroup) -> None:
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
-    """Removes a member. If the member has a parked JoinGroup, the answer to that request is an error that makes the
-    client start again, because the client may still exist (KAFKA-7610)."""
+    """Removes a member. A parked JoinGroup or SyncGroup of the member gets an error that makes the client start again,
+    because the client may still exist (KAFKA-7610)."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
+    parked, member.awaiting_sync = member.awaiting_sync, None
+    if parked is not None:
+        parked.answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     core.deadlines.cancel(member.session)
     group.remove(member.member_id)
 

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import queue
 import select
 import shutil
 import subprocess
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 from processes import PEERS, need, wait_until
@@ -54,7 +56,10 @@ class ConfluentMember:
 
 
 class KafkaPythonMember:
-    """A member that uses kafka-python. `strategy` is range, sticky or cooperative-sticky."""
+    """A member that uses kafka-python, on a thread that polls all the time. `strategy` is range or sticky.
+
+    If a join ends while nobody polls, kafka-python throws the result away and joins again. When this happens to the
+    leader, the group rebalances. Two members that one thread polls in turns can repeat this for ever."""
 
     def __init__(self, broker, group, topic, strategy="range"):
         from kafka import KafkaConsumer
@@ -71,21 +76,45 @@ class KafkaPythonMember:
         # tries again. So the leader must know the topic before it joins.
         wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"metadata of {topic} in the client")
         self.values = []
+        self.calls, self.is_closed = queue.SimpleQueue(), False
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        """Polls, and between two polls makes the calls of other threads."""
+        while not self.is_closed:
+            try:
+                future, call = self.calls.get_nowait()
+            except queue.Empty:
+                for records in self.consumer.poll(20).values():
+                    self.values += [record.value for record in records]
+                continue
+            try:
+                future.set_result(call())
+            except Exception as error:  # noqa: BLE001 - the thread that made the call raises it
+                future.set_exception(error)
+
+    def run(self, call):
+        future = Future()
+        self.calls.put((future, call))
+        return future.result(2 * PATIENCE_S)
 
     def poll(self):
-        for records in self.consumer.poll(20).values():
-            self.values += [record.value for record in records]
+        assert self.thread.is_alive()
+        time.sleep(0.02)
 
     def partitions(self):
-        return {each.partition for each in self.consumer.assignment()}
+        return self.run(lambda: {each.partition for each in self.consumer.assignment()})
 
     def commit(self):
-        self.consumer.commit()
+        self.run(self.consumer.commit)
 
     def committed(self):
-        return {each.partition: self.consumer.committed(each) for each in self.consumer.assignment()}
+        return self.run(lambda: {each.partition: self.consumer.committed(each) for each in self.consumer.assignment()})
 
     def close(self):
+        self.is_closed = True
+        self.thread.join(2 * PATIENCE_S)
         self.consumer.close()
 
 

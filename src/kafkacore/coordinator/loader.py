@@ -31,7 +31,7 @@ class Replayed(Protocol):
     """The part of a shard that a load needs."""
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = ...) -> None: ...
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None: ...
+    def replay_end_of_transaction(self, producer_id: int, committed: bool, offset: int) -> None: ...
 
 
 class ReadableLog(Protocol):
@@ -116,7 +116,7 @@ class Loader:
         for record in batch:
             if record.control_type in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
                 committed = record.control_type == ControlRecordType.COMMIT
-                self._shard.replay_end_of_transaction(batch.producer_id, committed)
+                self._shard.replay_end_of_transaction(batch.producer_id, committed, record.offset)
 
     def _replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
         """Replays a record. A record that cannot be parsed is skipped, and the following records still count."""

@@ -209,11 +209,11 @@ class Groups:
         miss it."""
         return not self._closed and self.runtime.is_active(index)
 
-    def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
-        """Ends the producer's transaction in this partition. Call this when the marker of the transaction is committed.
-        If the shard was unloaded in the meantime, its next load reads the marker."""
+    def end_transaction(self, index: int, producer_id: int, committed: bool, offset: int) -> None:
+        """Ends the producer's transaction in this partition. Call this when the marker at `offset` is committed. If the
+        shard was unloaded in the meantime, its next load reads the marker."""
         if self.takes_markers(index):
-            self.runtime.shard(index).replay_end_of_transaction(producer_id, committed)
+            self.runtime.shard(index).replay_end_of_transaction(producer_id, committed, offset)
 
     def now_ms(self) -> int:
         """Returns the time that the runtime gives to shards. Callers that use a shard without the runtime must use this

@@ -52,7 +52,7 @@ class Words:
         self.words[key] = value
         self.offsets[key] = offset
 
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
+    def replay_end_of_transaction(self, producer_id: int, committed: bool, offset: int) -> None:
         self.ends.append((producer_id, committed))
 
     def loaded(self, now_ms: int) -> Effects:

@@ -31,6 +31,7 @@ from kafkacore.runtime.slices import finish_now
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 LONG = st.integers(-(2**63), 2**63 - 1)
 INT = st.integers(-(2**31), 2**31 - 1)
+END = 1_000  # the offset of a marker behind all records of a test
 
 
 def framed(message: Message, version: int) -> bytes:
@@ -348,10 +349,10 @@ def test_offset_of_a_transaction_counts_when_it_is_committed() -> None:
     transactional(log, 1, 5)
     transactional(log, 2, 6, index=1)
     assert log.offsets() == {}
-    log.shard.replay_end_of_transaction(1, committed=True)
-    log.shard.replay_end_of_transaction(2, committed=False)
+    log.shard.replay_end_of_transaction(1, committed=True, offset=END)
+    log.shard.replay_end_of_transaction(2, committed=False, offset=END)
     # The marker ends the transaction in another partition, not in this one.
-    log.shard.replay_end_of_transaction(3, committed=True)
+    log.shard.replay_end_of_transaction(3, committed=True, offset=END)
     assert log.offsets() == {("t", 0): 5}
 
 
@@ -383,8 +384,8 @@ def test_last_offset_in_the_log_counts_among_several_transactions(last_to_end: i
     log = loaded([])
     transactional(log, 1, 5)
     transactional(log, 2, 6)
-    log.shard.replay_end_of_transaction(3 - last_to_end, committed=True)
-    log.shard.replay_end_of_transaction(last_to_end, committed=True)
+    log.shard.replay_end_of_transaction(3 - last_to_end, committed=True, offset=END)
+    log.shard.replay_end_of_transaction(last_to_end, committed=True, offset=END)
     assert log.offsets() == {("t", 0): 6}
 
 
@@ -395,7 +396,7 @@ def test_plain_commit_behind_a_transactional_one_counts() -> None:
     assert of(log.fetch("f", {"t": [0]}, require_stable=True).topics[0].partitions[0]) == (
         ErrorCode.UNSTABLE_OFFSET_COMMIT
     )
-    log.shard.replay_end_of_transaction(1, committed=True)
+    log.shard.replay_end_of_transaction(1, committed=True, offset=END)
     assert log.offsets() == {("t", 0): 9}
 
 
@@ -408,7 +409,7 @@ def test_transactional_commit_counts_when_the_replicas_confirm_an_earlier_plain_
     transactional(log, 1, 5)
     log.carry_out(log.shard.committed(plain.token, 0, log.now_ms))
     assert log.offsets() == {("t", 0): 9}
-    log.shard.replay_end_of_transaction(1, committed=True)
+    log.shard.replay_end_of_transaction(1, committed=True, offset=END)
     assert log.offsets() == {("t", 0): 5}
 
 
@@ -416,7 +417,7 @@ def test_deletion_removes_offsets_of_open_transactions() -> None:
     log = loaded([])
     transactional(log, 1, 5)
     assert of(log.delete_groups("d", "g")[0]) == ErrorCode.NONE
-    log.shard.replay_end_of_transaction(1, committed=True)
+    log.shard.replay_end_of_transaction(1, committed=True, offset=END)
     assert log.offsets() == {}
 
 
@@ -430,7 +431,7 @@ def test_group_of_a_transaction_behind_its_deletion_stays_when_the_deletion_arri
     log.records.extend(deletion.records)
     transactional(log, 1, 5)
     if ended:
-        log.shard.replay_end_of_transaction(1, committed=True)
+        log.shard.replay_end_of_transaction(1, committed=True, offset=END)
     log.carry_out(log.shard.committed(deletion.token, base_offset, log.now_ms))
     assert log.offsets() == ({("t", 0): 5} if ended else {})
     assert [each.group_id for each in finish_now(log.shard.list_groups([], []))] == ["g"]

@@ -61,7 +61,7 @@ def apply(offsets: Offsets, at: int, kind: str, producer_id: int, partition: int
     elif kind == "pending":
         offsets.put_pending(producer_id, (GROUP, TOPIC, partition), Pending(at, committed(at)))
     else:
-        list(offsets.end(producer_id, kind == "commit"))
+        list(offsets.end(producer_id, kind == "commit", at))
 
 
 def shown(offsets: Offsets) -> tuple[object, object]:
@@ -92,6 +92,17 @@ def test_transactional_commit_that_is_known_late_counts_less_than_what_follows_i
     live.assert_as_replayed()
 
 
+@pytest.mark.parametrize("kind", ["commit", "abort"])
+def test_second_marker_that_is_applied_late_does_not_end_the_next_transaction(kind: str) -> None:
+    live = Live()
+    live.apply(live.append("pending", 1))
+    late = live.append(kind, 1)
+    live.apply(live.append(kind, 1))  # another coordinator has written the marker too
+    live.apply(live.append("pending", 1))
+    live.apply(late)
+    live.assert_as_replayed()
+
+
 def test_deletions_are_forgotten_when_no_batch_is_being_appended() -> None:
     live = Live()
     pending = live.append("pending", 1)
@@ -114,7 +125,7 @@ def test_partition_is_open_as_soon_as_a_batch_is_being_appended() -> None:
     with offsets.appending(1, [(GROUP, TOPIC, 1)]):
         pass
     assert set(offsets.open_of(GROUP)) == {(TOPIC, 1)}, "an earlier batch of the transaction is in the log"
-    list(offsets.end(1, committed=True))
+    list(offsets.end(1, committed=True, at=4))
     assert not offsets.open_of(GROUP)
 
 
@@ -122,8 +133,10 @@ def test_partition_is_open_as_soon_as_a_batch_is_being_appended() -> None:
 @given(st.integers(0, 2**32))
 def test_offsets_are_those_of_the_log_in_whatever_order_they_arrive(seed: int) -> None:
     chosen, live = random.Random(seed), Live()
-    # Plain commits and deletions are applied in log order. So are all entries of one producer.
+    # Plain commits and deletions are applied in log order. So are all entries of one producer, except a marker that a
+    # second marker follows.
     waiting: dict[int, list[int]] = {each: [] for each in (0, *PRODUCERS)}
+    late: list[list[int]] = []
     for _ in range(chosen.randrange(4, 40)):
         producer_id = chosen.choice((0, *PRODUCERS))
         queue = waiting[producer_id]
@@ -133,7 +146,9 @@ def test_offsets_are_those_of_the_log_in_whatever_order_they_arrive(seed: int) -
             queue.append(live.append(chosen.choice(("plain", "plain", "delete")), 0, chosen.choice(PARTITIONS)))
         elif not queue:  # a producer appends its next batch or marker only after the previous one was applied
             kind = chosen.choice(("pending", "pending", "commit", "abort"))
+            if kind != "pending" and chosen.random() < 0.3:
+                late.append([live.append(kind, producer_id)])
             queue.append(live.append(kind, producer_id, chosen.choice(PARTITIONS)))
-    while left := [each for each in waiting.values() if each]:
+    while left := [each for each in (*waiting.values(), *late) if each]:
         live.apply(chosen.choice(left).pop(0))
     live.assert_as_replayed()

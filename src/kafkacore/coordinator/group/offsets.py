@@ -110,13 +110,21 @@ class Offsets:
             self._transactions.setdefault(producer_id, {})[name] = pending
             self._note_open(name, producer_id)
 
-    def end(self, producer_id: int, committed: bool) -> Iterator[OffsetName]:
-        """Ends a producer's transaction. Yields the names of the offsets that the transaction committed.
+    def end(self, producer_id: int, committed: bool, at: int) -> Iterator[OffsetName]:
+        """Ends the producer's transaction whose marker is at the offset `at`. Yields the names of the offsets that the
+        transaction committed. Offsets that come after the marker belong to the producer's next transaction: a second
+        marker of an ended transaction may be applied late.
 
         If several commits concern one partition, the last commit in the log counts, and not the commit whose
         transaction ends last. Kafka's OffsetMetadataManager follows the same rule.
         """
-        for name, pending in self._transactions.pop(producer_id, {}).items():
+        transaction = self._transactions.pop(producer_id, {})
+        later = {name: pending for name, pending in transaction.items() if pending.at > at}
+        if later:
+            self._transactions[producer_id] = later
+        for name, pending in transaction.items():
+            if name in later:
+                continue
             self._close(name, producer_id)
             if committed:
                 self.put(*name, pending.offset, pending.at)

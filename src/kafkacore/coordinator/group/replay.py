@@ -32,8 +32,8 @@ def replay(core: Core, key: bytes, value: bytes | None, offset: int, producer_id
         raise UnsupportedVersionError(f"records of kind {kind} are not known in __consumer_offsets")
 
 
-def end_transaction(core: Core, producer_id: int, committed: bool) -> None:
-    for group_id, _, _ in core.offsets.end(producer_id, committed):
+def end_transaction(core: Core, producer_id: int, committed: bool, offset: int) -> None:
+    for group_id, _, _ in core.offsets.end(producer_id, committed, offset):
         note_group(core, group_id)
 
 

@@ -78,9 +78,9 @@ class GroupShard:
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
-        """Applies a control record of the partition, both while the shard is being loaded and afterwards."""
-        replay.end_transaction(self._core, producer_id, committed)
+    def replay_end_of_transaction(self, producer_id: int, committed: bool, offset: int) -> None:
+        """Applies the partition's control record at `offset`, both while the shard is being loaded and afterwards."""
+        replay.end_transaction(self._core, producer_id, committed, offset)
 
     def loaded(self, now_ms: int) -> Effects:
         """Starts the sessions of members and the regular search for expired offsets. Call this after everything was

@@ -54,7 +54,8 @@ async def handle(
     for marker, part in of_groups:
         await slice_.give_way()
         if not part.answer.error_code:
-            broker.groups.end_transaction(part.data.index, marker.producer_id, marker.transaction_result)
+            committed, offset = marker.transaction_result, part.answer.base_offset
+            broker.groups.end_transaction(part.data.index, marker.producer_id, committed, offset)
     response = WriteTxnMarkersResponse()
     for producer_id, topics in results.items():
         result = Result(producer_id=producer_id)
@@ -87,6 +88,7 @@ async def _write(broker: BrokerContext, marker: Marker, topic: str, index: int) 
             return part
     part.ack = done.ack
     part.answer.error_code = done.error
+    part.answer.base_offset = done.first_offset
     return part
 
 

@@ -163,6 +163,19 @@ def test_replacement_that_is_written_late_answers_no_later_request_of_the_member
     assert log.answers["later"].generation_id == 3
 
 
+def test_request_of_the_new_member_is_fenced_when_its_replacement_cannot_be_written() -> None:
+    log, ids = static_group("a", "b")
+    log.hold = True
+    log.join("again", instance="b")
+    log.join("a", member=ids["a"], instance="a")  # starts a rebalance, from which the client learns its new id
+    new_id = log.answers["again"].member_id
+    log.join("later", member=new_id, instance="b", protocols=[("range", b"another")])
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert code(log.answers["later"]) == ErrorCode.FENCED_INSTANCE_ID
+    log.join("leader", member=ids["a"], instance="a")
+    assert "leader" not in log.answers, "the rebalance waits for the member that took its place back"
+
+
 def test_session_begins_again_when_a_replacement_is_written_after_its_end() -> None:
     log, ids = static_group("a", "b")
     log.hold = True

@@ -313,6 +313,7 @@ def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, m
     the group has changed since."""
     if group.members.get(member.member_id) is not member:
         return
+    _fence(group, member)
     core.deadlines.cancel(member.session)
     group.replace_static(instance_id, member.member_id, old)
     extend_session(core, old)

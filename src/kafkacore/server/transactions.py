@@ -56,10 +56,10 @@ class Refused(NamedTuple):
 class Check:
     """A verification in progress, for one producer in one partition."""
 
-    __slots__ = ("_generation", "_partition", "appending", "marked", "users")
+    __slots__ = ("_generation", "appending", "marked", "partition", "users")
 
     def __init__(self, partition: PartitionHandle) -> None:
-        self._partition, self._generation = partition, partition.generation
+        self.partition, self._generation = partition, partition.generation
         self.appending = asyncio.Lock()
         self.marked = False  # a marker has arrived since the verification began
         self.users = 0
@@ -71,7 +71,7 @@ class Check:
         marker, and the producer must send the batch again."""
         if self.marked:
             return ErrorCode.INVALID_TXN_STATE
-        is_led = self._partition.generation == self._generation
+        is_led = self.partition.generation == self._generation
         return ErrorCode.NONE if is_led else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -125,11 +125,15 @@ class Transactions:
     def is_verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> bool:
         return self._verified.get((partition, producer_id)) == (epoch, partition.generation)
 
-    def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
-        """Notes that a batch was appended. Later batches of the same transaction need no check while this broker leads
-        the partition. After that, another leader may write the marker, and this broker would not notice."""
+    def appended(self, check: Check, producer_id: int, epoch: int) -> None:
+        """Notes that a checked batch was appended. Later batches of the same transaction need no check while this
+        broker leads the partition. After that, another leader may write the marker, and this broker would not notice.
+        A batch whose check ended during the append says nothing about later batches: a marker waits for the append."""
+        if check.refusal != ErrorCode.NONE:
+            return
         if len(self._verified) >= self._sweep_at:
             self._sweep()
+        partition = check.partition
         self._verified[partition, producer_id] = epoch, partition.generation
 
     def _sweep(self) -> None:
@@ -168,6 +172,9 @@ class Transactions:
                 endpoint.host, endpoint.port, AddPartitionsToTxnRequest(transactions=[transaction])
             )
         except UnsupportedVersionError:
+            if adds:  # the producer leaves it to this broker to add its partitions, so nobody would end its transaction
+                LOG.warning("broker %d cannot add partitions to transactions", coordinator)
+                return _all(places, *refusal_of(ErrorCode.COORDINATOR_NOT_AVAILABLE, produce))
             LOG.warning("broker %d cannot verify transactions, so this broker appends unverified batches", coordinator)
             return {}
         except OSError as error:

@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from kafkacore.protocol.errors import ErrorCode
-from kafkacore.server.transactions import ABORTABLE_SINCE, ADDS_SINCE, Transactions, refusal_of
+from kafkacore.protocol.errors import ErrorCode, UnsupportedVersionError
+from kafkacore.server.transactions import ABORTABLE_SINCE, ADDS_SINCE, Check, Transactions, refusal_of
 
 
 @pytest.fixture
 def transactions() -> Transactions:
     settings: Any = SimpleNamespace(
-        node_id=1, request_timeout_ms=1000, socket_connection_setup_timeout_ms=1000, socket_request_max_bytes=1 << 20
+        node_id=1,
+        transaction_partition_verification_enable=True,
+        inter_broker_listener_name="PLAINTEXT",
+        request_timeout_ms=1000,
+        socket_connection_setup_timeout_ms=1000,
+        socket_request_max_bytes=1 << 20,
     )
     return Transactions(lambda: settings, lambda: None, random.Random(1), None)  # type: ignore[arg-type, return-value]
 
@@ -34,14 +39,14 @@ def partition() -> Any:
 
 
 def test_later_batches_are_verified_when_their_first_batch_was(transactions: Transactions, partition: Any) -> None:
-    transactions.verified(partition, 7, 0)
+    transactions.appended(Check(partition), 7, 0)
     assert transactions.is_verified(partition, 7, 0)
     assert not transactions.is_verified(partition, 7, 1)
     assert not transactions.is_verified(partition, 8, 0)
 
 
 def test_verification_ends_when_the_leadership_ends(transactions: Transactions, partition: Any) -> None:
-    transactions.verified(partition, 7, 0)
+    transactions.appended(Check(partition), 7, 0)
     partition.generation += 1
     assert not transactions.is_verified(partition, 7, 0)
 
@@ -58,7 +63,7 @@ def test_check_ends_when_the_leadership_ends(transactions: Transactions, partiti
 
 def test_check_ends_when_a_marker_arrives(transactions: Transactions, partition: Any) -> None:
     async def check() -> None:
-        transactions.verified(partition, 7, 0)
+        transactions.appended(Check(partition), 7, 0)
         async with transactions.checking(partition, 7) as check:
             async with transactions.ending(partition, 7):
                 partition.generation += 1
@@ -68,17 +73,46 @@ def test_check_ends_when_a_marker_arrives(transactions: Transactions, partition:
     asyncio.run(check())
 
 
+def test_batch_does_not_verify_later_batches_when_a_marker_arrives_during_its_append(
+    transactions: Transactions, partition: Any
+) -> None:
+    async def check() -> None:
+        async def end() -> None:
+            async with transactions.ending(partition, 7):
+                pass
+
+        async with transactions.checking(partition, 7) as check:
+            async with check.appending:
+                marker = asyncio.ensure_future(end())
+                await asyncio.sleep(0)
+                assert check.marked
+                transactions.appended(check, 7, 0)
+            await marker
+        assert not transactions.is_verified(partition, 7, 0)
+
+    asyncio.run(check())
+
+
+def test_batch_does_not_verify_later_batches_when_the_leadership_ended_during_its_append(
+    transactions: Transactions, partition: Any
+) -> None:
+    check = Check(partition)
+    partition.generation += 2  # lost, and won again
+    transactions.appended(check, 7, 0)
+    assert not transactions.is_verified(partition, 7, 0)
+
+
 def test_partitions_are_let_go_when_their_leaderships_have_ended(transactions: Transactions) -> None:
     partitions: list[Any] = [Led() for _ in range(5000)]
     gone = [weakref.ref(each) for each in partitions[1:]]
     for each in partitions:
-        transactions.verified(each, 7, 0)
+        transactions.appended(Check(each), 7, 0)
     for each in partitions[1:]:
         each.generation = 4  # the partition was deleted, or another broker leads it
     kept = partitions[0]
     del partitions, each
     for producer_id in range(8000):
-        transactions.verified(kept, producer_id, 0)
+        transactions.appended(Check(kept), producer_id, 0)
     assert not any(each() for each in gone)
     assert all(transactions.is_verified(kept, producer_id, 0) for producer_id in range(8000))
 
@@ -88,8 +122,24 @@ def test_verified_producers_are_verified_again_when_there_are_too_many(
 ) -> None:
     monkeypatch.setattr("kafkacore.server.transactions.MOST_VERIFIED", 3000)
     for producer_id in range(3001):
-        transactions.verified(partition, producer_id, 0)
+        transactions.appended(Check(partition), producer_id, 0)
     assert [transactions.is_verified(partition, each, 0) for each in (0, 2999, 3000)] == [False, False, True]
+
+
+@pytest.mark.parametrize(("produce", "is_refused"), [(ADDS_SINCE - 1, False), (ADDS_SINCE, True)])
+def test_batch_is_refused_when_the_coordinator_cannot_add_its_partition(
+    transactions: Transactions, monkeypatch: pytest.MonkeyPatch, produce: int, is_refused: bool
+) -> None:
+    async def send(*_: object) -> None:
+        raise UnsupportedVersionError("AddPartitionsToTxn is unknown")
+
+    endpoint = SimpleNamespace(host="h", port=1)
+    node = SimpleNamespace(endpoint=lambda listener: endpoint)
+    monkeypatch.setattr("kafkacore.server.transactions.coordinator_of", lambda image, name: 2)
+    monkeypatch.setattr(transactions, "_read_image", lambda: SimpleNamespace(brokers={2: node}))
+    monkeypatch.setattr(transactions._lane, "send", send)
+    refused = asyncio.run(transactions.verify("id", 7, 0, [("t", 0)], produce))
+    assert {each.error for each in refused.values()} == ({ErrorCode.NOT_ENOUGH_REPLICAS} if is_refused else set())
 
 
 @pytest.mark.parametrize(

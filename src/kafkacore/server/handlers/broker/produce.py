@@ -168,7 +168,7 @@ async def _appended(
             return part.check.refusal
         done = await run(broker.blocking, partition.append, records, acks, False, "transaction")
         if done.error == ErrorCode.NONE:
-            broker.transactions.verified(partition, *part.producer)
+            broker.transactions.appended(part.check, *part.producer)
         return done
 
 

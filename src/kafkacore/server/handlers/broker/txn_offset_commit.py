@@ -122,7 +122,7 @@ async def _append(
             # The new shard may have been loaded without the batch, so the producer must send its offsets again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         shard.transactional_appended(request.group_id, request.producer_id, done.first_offset, commits)
-    broker.transactions.verified(partition, request.producer_id, request.producer_epoch)
+    broker.transactions.appended(check, request.producer_id, request.producer_epoch)
     part.ack = done.ack
     return ErrorCode.NONE
 

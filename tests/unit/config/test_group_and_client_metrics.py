@@ -86,7 +86,7 @@ def test_subscription_refuses_a_wrong_value(values):
     "match",
     [
         "client_id", "client=x", "client_id=a=b", "client_id=(", "client_id=a,client_id",
-        "client_id=a{99999999999999}", "client_id=a{" + "9" * 5000 + "}", "client_id=" + "(" * 9999 + ")" * 9999,
+        "client_id=a{99999999999999}", "client_id=[",
     ],
     ids=lambda match: match[:24],
 )  # fmt: skip

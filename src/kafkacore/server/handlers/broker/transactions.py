@@ -7,9 +7,9 @@ coordinator, and the client gets COORDINATOR_NOT_AVAILABLE.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from kafkacore.config.patterns import syntax_error
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import (
@@ -43,11 +43,10 @@ def _list(broker: BrokerContext, request: ListTransactionsRequest) -> ListTransa
     if _left_alone(broker):
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     pattern = request.transactional_id_pattern
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        problem = f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}."
-        raise error_for(ErrorCode.INVALID_REGULAR_EXPRESSION, problem) from None
+    problem = syntax_error(pattern or "")
+    if problem is not None:
+        text = f"Transaction ID pattern `{pattern}` is not a valid regular expression: {problem}."
+        raise error_for(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
     return ListTransactionsResponse(
         unknown_state_filters=[each for each in request.state_filters if each not in STATES]
     )

@@ -228,6 +228,10 @@ class Producer:
 
     def _drop(self) -> None:
         self._in_flight.drop()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Discards all queued batches."""
         for line in self._lines.values():
             line.waiting.clear()
         self._queued_bytes = 0
@@ -247,7 +251,9 @@ class Producer:
                 self._take(node)
         except Exception as error:
             self._error = error
-            self._drop()
+            if self._transactions is None:
+                self._in_flight.drop()
+            self._clear()  # a transaction's requests stay in flight: `abort` must wait for their responses
             raise
         finally:
             self._time.stop()

@@ -242,14 +242,14 @@ class RaftDriver:
     async def write_snapshot(
         self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int
     ) -> None:
-        """Writes a snapshot in parts; between two parts the loop does other work. Does nothing if this snapshot already
+        """Makes and writes a snapshot, part by part, on a thread that can block. Does nothing if this snapshot already
         exists."""
         if snapshot_id in self._log.snapshots():
             return
         position = 0
         voters = self.raft.voters.below(snapshot_id.offset)
         parts = snapshots.snapshot_parts(snapshot_id, values, voters, last_timestamp_ms, self._wall_ms())
-        for part in parts:
+        while (part := await self._blocking(next, parts, None)) is not None:
             await self._blocking(self._log.write_snapshot, snapshot_id, position, part)
             position += len(part)
         await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))

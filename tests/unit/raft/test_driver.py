@@ -217,6 +217,38 @@ def test_snapshot_is_fetched_in_parts(run) -> None:
     run(story)
 
 
+def test_snapshot_is_made_where_the_loop_does_not_wait(run, monkeypatch) -> None:
+    made: list[bool] = []  # for each value, whether the executor made it
+    in_executor = False
+
+    def noted(values):
+        for value in values:
+            made.append(in_executor)
+            yield value
+
+    async def story(harness):
+        blocking = harness.driver._blocking
+
+        def marked(work, *arguments):
+            def run_marked():
+                nonlocal in_executor
+                in_executor = True
+                try:
+                    return work(*arguments)
+                finally:
+                    in_executor = False
+
+            return blocking(run_marked)
+
+        monkeypatch.setattr(harness.driver, "_blocking", marked)
+        contents = harness.controller.snapshot()
+        wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+        await harness.driver.write_snapshot(wanted, noted(contents.values), contents.timestamp_ms)
+        assert made and all(made)
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

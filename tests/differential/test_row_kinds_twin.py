@@ -12,7 +12,7 @@ import pytest
 from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum import elections, leaders, reassignments
-from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION, Settings
+from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION, Settings, topic_values
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.metadata import partitions as columns_module
 from kafkacore.metadata import records as records_module
@@ -321,3 +321,23 @@ def test_request_for_many_partitions_in_columns_equals_the_one_decided_one_by_on
         for records, here in ((made.records, True), (made.records, False), (decoded, False)):
             assert list(records_of(replayed(root, records, decided_here=here))) == wanted, seed
     assert in_columns > 1000
+
+
+def test_settings_are_read_once_and_only_of_topics_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = Edit(EMPTY_IMAGE)
+    random = Random(1)
+    for topic, name in enumerate(("retention.ms", UNCLEAN_ELECTION, MIN_IN_SYNC_REPLICAS)):
+        edit.replay(TopicRecord(name=f"t{topic}", topic_id=uuid(topic)))
+        edit.replay(ConfigRecord(resource_type=TOPIC, resource_name=f"t{topic}", name=name, value="true"))
+        edit.replay(partition_record(random, topic, 0, 3, elr=False))
+    read: list[Any] = []
+
+    def values(*arguments: Any) -> Any:
+        read.append(topic_values(*arguments))
+        return read[-1]
+
+    monkeypatch.setattr(leaders, "topic_values", values)
+    changes = LeaderChanges(edit.freeze(100, 1, 0), Settings("c", CONFIG, Random(1)), removed={1})
+    for _ in range(3):  # a large decision does this once for each slice
+        changes.by_kind(range(3))
+    assert read == [(False, {"t1": True})]

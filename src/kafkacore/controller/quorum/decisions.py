@@ -90,11 +90,10 @@ def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
 
 
 def topic_values(
-    image: MetadataImage, settings: Settings, value_of: Callable[[MetadataImage, Settings, str], T]
+    image: MetadataImage, settings: Settings, key: str, value_of: Callable[[MetadataImage, Settings, str], T]
 ) -> tuple[T, dict[str, T]]:
-    """Returns the value of `value_of` for topics without settings of their own, and its value for each topic that has
-    settings."""
-    names = [name for kind, name in image.configs if kind == TOPIC]
+    """Returns the value of `value_of` for topics that do not set `key`, and its value for each topic that does."""
+    names = [name for (kind, name), values in image.configs.items() if kind == TOPIC and key in values]
     return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 
 

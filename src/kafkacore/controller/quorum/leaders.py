@@ -6,11 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacore.controller.common.partition_change import Election, Rules, Target, change
-from kafkacore.controller.quorum.decisions import Settings, min_isr, topic_values, unclean_elections, wanted_isr
+from kafkacore.controller.quorum.decisions import (
+    MIN_IN_SYNC_REPLICAS,
+    UNCLEAN_ELECTION,
+    Settings,
+    min_isr,
+    topic_values,
+    unclean_elections,
+    wanted_isr,
+)
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partition_records import ChangeRun, ColumnRun, Record
 from kafkacore.metadata.partitions import VECTOR_ROWS, Partition, PartitionChunk, alike
@@ -19,7 +28,7 @@ from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 
 if TYPE_CHECKING:
     from kafkacore.metadata.move_kinds import Moved, Wanted
-    from kafkacore.metadata.row_kinds import Decided
+    from kafkacore.metadata.row_kinds import ByTopic, Decided
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
 MAX_SINGLE_DECISIONS: Final = 512  # more decisions than this, made one by one, cost more than the import of numpy
@@ -75,24 +84,41 @@ class LeaderChanges:
             rows,
             leaders=self._candidates(),
             gone=self._gone,
-            least_isr=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, wanted_isr)),
-            unclean=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, unclean_elections)),
+            least_isr=self._least_isr,
+            unclean=self._unclean_elections,
             decide=self._change,
         )
 
     def moves(self, rows: Sequence[int], wanted: Wanted, decide: Callable[[int], Any | None]) -> Moved:
         """Assigns new replicas to the partitions in `rows`; see `decide_moves`."""
-        from kafkacore.metadata import move_kinds, row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
+        from kafkacore.metadata import move_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
         return move_kinds.decide_moves(
             self._image,
             rows,
             wanted,
             leaders=self._candidates(),
-            least_isr=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, wanted_isr)),
+            least_isr=self._least_isr,
             decide=decide,
             default_directory=lambda broker_id: default_directory(self._image, broker_id),
         )
+
+    # A large decision asks for these values once for each slice.
+
+    @cached_property
+    def _least_isr(self) -> ByTopic:
+        if not self._image.elr_enabled:
+            return 0  # no decision needs the value
+        return self._by_topic(MIN_IN_SYNC_REPLICAS, wanted_isr)
+
+    @cached_property
+    def _unclean_elections(self) -> ByTopic:
+        return self._by_topic(UNCLEAN_ELECTION, unclean_elections)
+
+    def _by_topic(self, key: str, value_of: Callable[[MetadataImage, Settings, str], int]) -> ByTopic:
+        from kafkacore.metadata import row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
+
+        return row_kinds.by_topic(self._image, topic_values(self._image, self._settings, key, value_of))
 
     def _candidates(self) -> dict[int, BrokerRegistration]:
         return {each.broker_id: each for each in self._image.brokers.values() if self._is_candidate(each)}

@@ -83,6 +83,14 @@ def test_produce_without_acks_closes_the_connection_on_an_error(data_plane, clie
     assert client.is_closed()
 
 
+def test_request_behind_one_that_closes_the_connection_is_not_served(data_plane, client, batch):
+    client.produce(data_plane.produce_request(batch()))  # the log is open now, so that appends do not wait
+    unknown, good = data_plane.produce_request(batch(), partition=99, acks=0), data_plane.produce_request(batch())
+    client.send_together([unknown, good], 12)
+    assert client.is_closed()
+    assert data_plane.partitions[0].end_offset == 1
+
+
 def test_pipelined_requests_are_answered_in_order(data_plane, client, batch):
     sent = [client.send(data_plane.produce_request(batch(i % 3 + 1)), 12) for i in range(200)]
     answers = [client.receive(m.ProduceResponse, 12) for _ in sent]

@@ -39,6 +39,7 @@ cdef enum:
     STALL_RING = 4            # the plane's ring, the queue of requests for Python, is full
     STALL_MUTED = 8           # the client is throttled until the timer `hold` ends
     STALL_DELAYED = 16        # the gate delays the request in `waiting` until the timer `hold` ends
+    STALL_ENDING = 32         # the connection closes after an answer that has not been sent yet
 
 ctypedef struct Reactor       # an epoll set and the connections that it watches
 ctypedef struct Connection

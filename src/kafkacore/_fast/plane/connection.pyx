@@ -34,6 +34,9 @@ from kafkacore._fast.plane.samples cimport sample_new, sampler_chooses
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.plane.versions cimport answer_versions
 
+cdef enum:
+    # While one of these holds, no further request starts.
+    HOLDS = STALL_RING | STALL_DELAYED | STALL_MUTED | STALL_ENDING
 
 cdef int64_t live_connections = 0  # atomic
 cdef int64_t live_requests = 0
@@ -351,7 +354,7 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
         connection_close(conn)
         return
     if conn.waiting != NULL:
-        if may_start(conn) and not conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+        if may_start(conn) and not conn.stall & HOLDS:
             make_ready(conn)
     elif conn.rest != NULL and not conn.stall:
         make_ready(conn)
@@ -481,7 +484,7 @@ cdef inline bint may_start(Connection *conn) noexcept nogil:
 cdef bint start(Connection *conn) noexcept nogil:
     """Starts the waiting request. Returns False if it must wait."""
     cdef Request *request = conn.waiting
-    if conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+    if conn.stall & HOLDS:
         return False
     if not may_start(conn):
         conn.stall |= STALL_ORDER
@@ -504,7 +507,9 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     request.progress = REQUEST_DONE
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
-    if request.mute_ms > 0 and not request.close_after:
+    if request.close_after:
+        conn.stall |= STALL_ENDING
+    elif request.mute_ms > 0:
         # The processor stops reading the connection now, but the mute time begins when the answer has been sent.
         conn.stall |= STALL_MUTED
     add64(&conn.plane.responses_queued, 1)

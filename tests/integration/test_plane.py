@@ -315,6 +315,18 @@ def test_connection_is_closed_and_logged_when_a_handler_fails(
     assert [record for record in caplog.records if record.exc_info]
 
 
+def test_plane_serves_others_when_an_answer_cannot_be_sent(serve: Callable[..., Serving]) -> None:
+    class TooLong(bytes):
+        def __len__(self) -> int:
+            return 1 << 40
+
+    serving = serve(lambda context, body: TooLong() if bytes(body) == b"long" else echo(context, body))
+    refused, other = serving.peer(), serving.peer()
+    refused.send(frame(b"long"))
+    assert refused.is_closed()
+    assert other.ask(b"short") == b"short"
+
+
 def test_plane_logs_one_line_for_each_malformed_frame(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:

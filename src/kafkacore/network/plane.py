@@ -295,10 +295,12 @@ class Plane:
         try:
             context = RequestContext(*inbound.head(self.listener_names))
             body = memoryview(inbound)[inbound.header_size :]
-            response: Any = self._answer(context, body)
+            self._proceed(inbound, body, self._answer(context, body))
         except Exception as error:  # noqa: BLE001 - any error closes the connection and is logged
             self._refuse(inbound, error)
-            return
+
+    def _proceed(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
+        """Sends a response that is there already. Otherwise lets the request wait for it."""
         if isinstance(response, DeferredAnswer):
             self._park(inbound, body, response)
             return

@@ -33,6 +33,7 @@ pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.timeout(60)
 NOW = 1_700_000_000_000
 QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}
+IMPATIENT = {"default.api.timeout.ms": "700", "fetch.max.wait.ms": "50"}
 
 
 def table(rows):
@@ -194,14 +195,34 @@ def test_reading_goes_on_when_a_leader_refuses_a_while():
             assert table(client.read([Range("moved", 0, 0, 100)], ["offset"])).num_rows == 100
 
 
-def test_a_range_beyond_the_end_fails_with_its_place_when_nothing_comes(broker):
+def test_range_is_out_of_range_when_the_log_ends_before_it_and_no_record_comes(broker):
     with (
-        Client(broker.bootstrap, {"default.api.timeout.ms": "700", "fetch.max.wait.ms": "50"}) as client,
-        pytest.raises(
-            Unreachable, match=r"empty-0: no record came from offset 0 .* range ends at 5: the log starts at 0"
-        ),
+        Client(broker.bootstrap, IMPATIENT) as client,
+        pytest.raises(OffsetOutOfRange, match=r"empty-0: the records from offset 0 to 5 .* the log has 0 to 0"),
     ):
         list(client.read([Range("empty", 0, 0, 5)]))
+
+
+def test_remaining_ranges_are_read_when_one_ends_beyond_its_log_and_the_caller_accepts_losses(broker):
+    ranges = [Range("plain", 0, 29_990, 30_010), Range("empty", 0, 0, 5), Range("plain", 0, 5, 9)]
+    lost = []
+    with Client(broker.bootstrap, IMPATIENT) as client:
+        found = table(client.read(ranges, ["topic", "offset"], on_lost=lost.append))
+    assert found.column("offset").to_pylist() == [*range(29_990, 30_000), *range(5, 9)]
+    assert sorted((each.topic, each.offset, each.end, each.log_end) for each in lost) == [
+        ("empty", 0, 5, 0), ("plain", 30_000, 30_010, 30_000)
+    ]  # fmt: skip
+
+
+def test_read_fails_with_its_place_when_the_leader_answers_no_fetch_and_has_the_records(broker):
+    lost = []
+    with (
+        broker.refuse("Fetch", error="NOT_LEADER_OR_FOLLOWER", topic="plain"),
+        Client(broker.bootstrap, IMPATIENT) as client,
+        pytest.raises(Unreachable, match=r"plain-0: no record came from offset 0 for 0.7 s, and the range ends at 5: "),
+    ):
+        list(client.read([Range("plain", 0, 0, 5)], on_lost=lost.append))
+    assert lost == []
 
 
 def test_read_goes_on_when_the_caller_takes_longer_than_every_timeout_for_its_rows(broker, monkeypatch):

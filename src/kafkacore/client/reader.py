@@ -121,17 +121,24 @@ class Reader:
     def __iter__(self) -> Iterator[ArrowRows]:
         self._time.start()
         try:
-            while self._parts:
-                self._route()
-                self._send()
-                self._in_flight.give_up()
-                for node in self._in_flight.wait(self._pause_s()):
-                    for rows in self._take(node):
-                        self._time.stop()
-                        yield rows
-                        self._time.start()
+            for rows in self._read():
+                self._time.stop()
+                yield rows
+                self._time.start()
         finally:
             self._in_flight.drop()  # otherwise a later read would receive the responses
+
+    def _read(self) -> Iterator[ArrowRows]:
+        while self._parts:
+            self._route()
+            self._send()
+            self._in_flight.give_up()
+            for node in self._in_flight.wait(self._pause_s()):
+                yield from self._take(node)
+            for part in list(self._parts.values()):
+                if self._time.now() - part.progress_at > self._patience_s:
+                    self._give_up(part)
+                    yield from self._rows([part])
 
     def _begin(self, key: tuple[str, int]) -> None:
         """Starts the next range of a partition. A Fetch can contain a partition only once."""
@@ -152,12 +159,6 @@ class Reader:
     def _route(self) -> None:
         """Finds the leaders of the partitions that need one."""
         now = time.monotonic()
-        for part in self._parts.values():
-            if self._time.now() - part.progress_at > self._patience_s:
-                raise Unreachable(
-                    f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
-                    f"range ends at {part.wanted.end}: {part.seen}"
-                )
         homeless = [part for part in self._parts.values() if part.leader < 0 and part.not_before <= now]
         if not homeless:
             return
@@ -301,18 +302,47 @@ class Reader:
     def _out_of_range(self, part: _Part) -> None:
         """Requests the bounds of the log. If the offset is within them, for example after a change of leaders, repeats
         the Fetch."""
-        key = part.wanted.topic, part.wanted.partition
-        limit = self._cluster.deadline()
-        start = list_offsets(self._cluster, {key: EARLIEST}, "read_uncommitted", limit)[key].offset
-        end = list_offsets(self._cluster, {key: LATEST}, "read_uncommitted", limit)[key].offset
+        start, end = self._bounds(part, self._cluster.deadline())
         if start <= part.position <= end:
             part.look_again(self._cluster.retry.seconds(part.failures + 1))
-            return
-        error = OffsetOutOfRange(*key, part.position, part.wanted.end, start, end)
+        else:
+            self._lost(part, start, end)
+
+    def _give_up(self, part: _Part) -> None:
+        """Ends a range that no record came for. If the log ends here, the range's other records are lost, for example
+        in an unclean election. A leader answers a Fetch at the end of its log without an error."""
+        if part.leader >= 0:
+            try:
+                start, end = self._bounds(part, self._cluster.request_deadline(self._cluster.deadline()))
+            except Unreachable as error:
+                part.seen = str(error)
+            else:
+                if part.position >= end:
+                    self._lost(part, start, end)
+                    return
+        raise Unreachable(
+            f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
+            f"range ends at {part.wanted.end}: {part.seen}"
+        )
+
+    def _bounds(self, part: _Part, limit: float) -> tuple[int, int]:
+        """Returns the first offset of the log and its high watermark."""
+        key = part.wanted.topic, part.wanted.partition
+        start, end = (
+            list_offsets(self._cluster, {key: bound}, "read_uncommitted", limit)[key].offset
+            for bound in (EARLIEST, LATEST)
+        )
+        return start, end
+
+    def _lost(self, part: _Part, start: int, end: int) -> None:
+        """Goes on after records that a log from `start` to `end` does not have. Without `on_lost`, raises
+        OffsetOutOfRange."""
+        wanted = part.wanted
+        error = OffsetOutOfRange(wanted.topic, wanted.partition, part.position, wanted.end, start, end)
         if self._on_lost is None:
             raise error
         self._on_lost(error)
-        part.position = min(start, part.wanted.end) if part.position < start else part.wanted.end
+        part.position = min(start, wanted.end) if part.position < start else wanted.end
         part.progress_at = self._time.now()
 
     def _rows(self, fed: list[_Part]) -> Iterator[ArrowRows]:

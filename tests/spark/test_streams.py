@@ -83,6 +83,23 @@ def test_latest_misses_nothing_when_the_driver_dies_before_the_first_commit(stre
     assert run(stream(topic), tmp_path).rows == expected(75, 80)
 
 
+@pytest.mark.parametrize("starting", ["earliest", "json"])
+def test_first_batch_is_repeated_when_partitions_are_new_since_the_driver_died(stream, topics, tmp_path, starting):
+    topic = topics.fill(topics.create(1), 10)
+    starting = json.dumps({topic: {"0": -2}}) if starting == "json" else starting
+
+    def dies(frame, batch_id):
+        raise RuntimeError("the driver dies here")
+
+    with pytest.raises(Exception, match="the driver dies here"):
+        run(stream(topic, startingOffsets=starting), tmp_path, dies)
+    topics.add_partitions(topic, 2)
+    topics.fill(topic, 5, partitions=2)
+    sink = run(stream(topic, startingOffsets=starting), tmp_path)
+    assert sink.batches[0] == [(0, at) for at in range(10)]
+    assert sink.rows == [(0, at) for at in range(15)] + [(1, at) for at in range(5)]
+
+
 def test_a_checkpoint_of_the_connector_is_continued(stream, topics, tmp_path, connector):
     topic = topics.fill(topics.create(2), 40, partitions=2)
     run(stream(topic, format=connector, startingOffsets="earliest"), tmp_path)

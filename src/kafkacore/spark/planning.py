@@ -56,8 +56,11 @@ class Cluster:
             return sorted(found)
         return sorted((name, number) for name, topic in topics.items() for number in topic.partitions)
 
-    def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> tuple[Positions, bool]:
-        """Returns the position of each partition at `bound`, and whether any position is the current end of a log.
+    def resolve(
+        self, bound: Bound, partitions: Collection[TopicPartition], *, may_lack: bool = False
+    ) -> tuple[Positions, bool]:
+        """Returns the position of each partition at `bound`, and whether any position is the current end of a log. With
+        `may_lack`, leaves out the partitions that `bound` should name and does not name.
 
         :raises OptionError: the bound lacks a partition, names a partition that the query does not read, or has a
         timestamp that is later than the timestamps of all records
@@ -66,11 +69,7 @@ class Cluster:
             return self.at(partitions, EARLIEST if bound.kind == "earliest" else LATEST), bound.kind == "latest"
         if bound.kind == "timestamp":
             return self._at_times(bound, dict.fromkeys(partitions, bound.timestamp_ms))
-        if set(bound.offsets) != set(partitions):
-            raise OptionError(
-                f"option {bound.option} must name exactly the partitions of the query: it names {names(bound.offsets)},"
-                f" but the query reads {names(partitions)}; -2 is the earliest offset, -1 the latest"
-            )
+        check_names(bound, partitions, may_lack=may_lack)
         if bound.kind == "timestamps":
             return self._at_times(bound, bound.offsets)
         asked = {which: offset for which, offset in bound.offsets.items() if offset < 0}
@@ -108,6 +107,18 @@ class Cluster:
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         return self.client.offsets(times, self.isolation_level) if times else {}
+
+
+def check_names(bound: Bound, partitions: Collection[TopicPartition], *, may_lack: bool = False) -> None:
+    """Raises OptionError if `bound` names partitions, but not exactly these. With `may_lack`, it may name fewer."""
+    if bound.kind not in {"offsets", "timestamps"}:
+        return
+    named, read = set(bound.offsets), set(partitions)
+    if named - read or (read - named and not may_lack):
+        raise OptionError(
+            f"option {bound.option} must name exactly the partitions of the query: it names {names(named)},"
+            f" but the query reads {names(read)}; -2 is the earliest offset, -1 the latest"
+        )
 
 
 def topic_ids(topics: Mapping[str, Topic]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 Spark writes the end of each batch into its checkpoint, but not the start of the first batch. If Spark restarts before a
 batch is complete, it calls `initialOffset` again. For a query that starts at the end of the logs, the second result may
 be later than the first. So the first batch of such a query is empty. The end of this batch is the query's start, and
-Spark writes it into the checkpoint.
+Spark writes it into the checkpoint. The second result may also contain partitions that did not exist when the batch was
+planned. The next batch reads these partitions from their beginning.
 """
 
 import time
@@ -27,7 +28,7 @@ from kafkacore.spark.columns import RECORD, check_choice
 from kafkacore.spark.connections import new_client
 from kafkacore.spark.errors import DataLossError
 from kafkacore.spark.options import SourceOptions
-from kafkacore.spark.planning import Cluster, topic_ids
+from kafkacore.spark.planning import Cluster, check_names, topic_ids
 from kafkacore.spark.positions import Positions, TopicPartition, from_json_object, names, to_json_object
 from kafkacore.spark.ranges import Delay, backlog, limit_rows, split_ranges
 from kafkacore.spark.tasks import CONTINUE, RangeReading, tasks, warn
@@ -44,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.client: Client | None = None
         self.initial: dict[str, Any] | None = None  # the first result of initialOffset, which Spark calls twice
         self.first_batch_is_empty = False
+        self.unchecked: Collection[TopicPartition] = ()  # the partitions that the options of a new query must name
         self.target: tuple[Positions, dict[str, str]] | None = None  # the end that Trigger.AvailableNow has fixed
         self.missing: set[str] = set()  # the topics that the options name and that do not exist
         self.seen: dict[str, Any] | None = None  # the latest offsets, for the progress report
@@ -64,7 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partitions = cluster.partitions(topics)
             if self.target is not None:  # a partition that is younger than the target would look like a deleted one
                 partitions = [which for which in partitions if which in self.target[0]]
-            positions, self.first_batch_is_empty = cluster.resolve(self.options.start, partitions)
+            positions, self.first_batch_is_empty = cluster.resolve(self.options.start, partitions, may_lack=True)
+            self.unchecked = partitions
             self.initial = to_json_object(positions, topic_ids(topics))
         return self.initial
 
@@ -79,6 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if self.unchecked:
+            check_names(self.options.start, self.unchecked)
         begin, ids_then = from_json_object(start)
         latest, ids = self.with_missing(begin, ids_then, *(self.target or self.latest(begin)))
         self.seen = to_json_object(latest, ids)
@@ -105,6 +110,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, ids_then = from_json_object(start)
         last, ids = from_json_object(end)
+        self.unchecked = ()  # the options of this query were right when the batch was planned
+        if start == self.initial:  # the batch may be older than this result of `initialOffset`
+            first = {which: at for which, at in first.items() if which in last}
         kept = self.still_there(first, ids_then, last, ids)
         earliest = self.first_of(last.keys() - kept.keys())
         self.report_late_starts({which: at for which, at in earliest.items() if at > 0 and which not in first})

@@ -11,7 +11,7 @@ from fake_cluster import FakeCluster, bounds
 from kafkacore.client import TopicMissing
 from kafkacore.spark import stream
 from kafkacore.spark.columns import RECORD
-from kafkacore.spark.errors import CheckpointError, DataLossError
+from kafkacore.spark.errors import CheckpointError, DataLossError, OptionError
 from kafkacore.spark.options import source_options
 from kafkacore.spark.positions import TOPIC_IDS, from_json_object
 from kafkacore.spark.stream import StreamReader
@@ -68,6 +68,41 @@ def test_a_stream_from_latest_misses_nothing_when_its_driver_dies_before_the_fir
     assert bounds(query.partitions(in_checkpoint, query.latestOffset(in_checkpoint, ALL))) == [
         ("t", 0, 100, 107), ("t", 1, 60, 67)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("starting", "planned"),
+    [
+        ("earliest", [("t", 0, 0, 100), ("t", 1, 10, 60)]),
+        ("latest", []),
+        ('{"t":{"0":50,"1":-2}}', [("t", 0, 50, 100), ("t", 1, 10, 60)]),
+    ],
+)
+def test_first_batch_is_repeated_when_a_partition_is_new_since_its_driver_died(cluster, starting, planned):
+    dead = reader(startingOffsets=starting)
+    _, in_checkpoint = first_batch(dead)
+    cluster.logs["t", 2] = (0, 4)
+    query = reader(startingOffsets=starting)
+    assert bounds(query.partitions(query.initialOffset(), in_checkpoint)) == planned
+    later = query.latestOffset(in_checkpoint, ALL)
+    assert bounds(query.partitions(in_checkpoint, later)) == [("t", 2, 0, 4)]
+
+
+def test_first_batch_is_repeated_when_a_topic_is_new_since_its_driver_died(cluster):
+    options = {"subscribe": None, "subscribePattern": ".", "startingOffsets": "earliest"}
+    _, in_checkpoint = first_batch(reader(**options))
+    cluster.logs["u", 0] = (0, 4)
+    cluster.create("u")
+    query = reader(**options)
+    assert bounds(query.partitions(query.initialOffset(), in_checkpoint)) == [("t", 0, 0, 100), ("t", 1, 10, 60)]
+    later = query.latestOffset(in_checkpoint, ALL)
+    assert bounds(query.partitions(in_checkpoint, later)) == [("u", 0, 0, 4)]
+
+
+@pytest.mark.parametrize("named", ['{"t":{"0":50}}', '{"t":{"0":50,"1":-1,"2":0}}'])
+def test_new_query_stops_when_its_start_does_not_name_exactly_its_partitions(cluster, named):
+    with pytest.raises(OptionError, match=r"startingOffsets must name exactly .* but the query reads t-0, t-1;"):
+        first_batch(reader(startingOffsets=named))
 
 
 def test_initial_offset_stays_when_spark_asks_twice(cluster):

@@ -127,6 +127,17 @@ def test_consumers_do_not_wait_for_a_transaction_when_the_driver_cannot_read_a_s
     assert batch.written() == sorted(VALUES)
 
 
+def test_commit_removes_the_directory_of_a_batch_when_no_task_had_rows(batch, monkeypatch, tmp_path):
+    query = tmp_path / batch.topics.prefix
+    monkeypatch.setattr(exactly_once, "ids_of_task", lambda: (query.name, "1"))
+    driver = batch.driver()
+    message = driver.write(iter([]))
+    assert sorted(path.name for path in query.iterdir()) == ["0", "1"]
+    driver.commit([message, None], 1)
+    assert [path.name for path in query.iterdir()] == ["0"]
+    assert batch.written() == []
+
+
 def test_batch_error_names_the_marker_topic_when_it_does_not_exist(batch):
     with pytest.raises(ExactlyOnceError, match="no-such-topic"):
         batch.commit(markerTopic="no-such-topic")

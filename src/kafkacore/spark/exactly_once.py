@@ -81,9 +81,10 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         return Staged(query_id, name if rows else None, rows, size)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        staged = [message for message in messages if message is not None and message.rows]
-        if staged:
-            self.commit_staged(staged, batchId)
+        staged = [message for message in messages if message is not None]
+        if with_rows := [message for message in staged if message.rows]:
+            self.commit_staged(with_rows, batchId)
+        if staged:  # a task without rows has also made the directory
             shutil.rmtree(self.staging / staged[0].query_id / str(batchId), ignore_errors=True)
 
     def commit_staged(self, staged: Sequence[Staged], batch_id: int) -> None:

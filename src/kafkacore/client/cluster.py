@@ -50,6 +50,9 @@ class Cluster:
         self._connections: dict[tuple[str, int], Connection] = {}
         # Maps each address to the number of consecutive failures, and the time of the next attempt.
         self._failures: dict[tuple[str, int], tuple[int, float]] = {}
+        # Some brokers learn of changes late or not at all. This is the time of each broker's last outdated answer.
+        self._outdated_at: dict[tuple[str, int] | None, float] = {}
+        self._asked_last: tuple[str, int] | None = None  # by `ask_any`
         self._topics: dict[str, Topic] = {}
         self._learned_at: dict[str, float] = {}
         self._last_error = ""
@@ -111,6 +114,7 @@ class Cluster:
             for address in self._known():
                 if self._failures.get(address, (0, 0.0))[1] > time.monotonic():
                     continue
+                self._asked_last = address
                 try:
                     return self._ask(self._connect(address), request, limit, highest)
                 except _BROKEN as error:
@@ -127,9 +131,14 @@ class Cluster:
         self._connections.clear()
 
     def _known(self) -> list[tuple[str, int]]:
-        """Returns the addresses of all brokers. Those with a connection come first."""
+        """Returns the addresses of all brokers. Those that failed come last. Before them come those whose answers
+        were outdated, the last one at the end. Among equals, those with a connection come first."""
         known = dict.fromkeys((*self._nodes.values(), *self._bootstrap))
-        return sorted(known, key=lambda each: each not in self._connections)
+
+        def rank(each: tuple[str, int]) -> tuple[bool, float, bool]:
+            return each in self._failures, self._outdated_at.get(each, 0.0), each not in self._connections
+
+        return sorted(known, key=rank)
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         found = self._connections.get(address)
@@ -174,6 +183,7 @@ class Cluster:
             found, missing = self._learn(wanted, limit)
             if not missing:
                 return found
+            self._doubt()
             if look < _LOOKS:
                 self.pause(look, limit)
         raise TopicMissing(missing[0])
@@ -194,6 +204,7 @@ class Cluster:
         for look in range(_LOOKS):
             if topic_id is None or topic.id is None or topic.id == topic_id:
                 break
+            self._doubt()
             if look:
                 self.pause(look, limit)
             topic = self.topics([name], limit)[name]
@@ -208,6 +219,7 @@ class Cluster:
         for look in range(_LOOKS):
             if partition in topic.partitions:
                 return topic.partitions[partition]
+            self._doubt()
             if look:
                 self.pause(look, limit)
             topic = self.topics([name], limit)[name]
@@ -216,10 +228,16 @@ class Cluster:
         return topic.partitions[partition]
 
     def forget(self, names: Collection[str]) -> None:
-        """Drops the cached metadata of these topics, so that the next call requests it again."""
+        """Drops the cached metadata of these topics, because it did not lead to an answer. The next call requests it
+        again, from another broker if possible."""
+        self._doubt()
         for name in names:
             self._learned_at.pop(name, None)
             self._topics.pop(name, None)
+
+    def _doubt(self) -> None:
+        """Makes the next request for metadata go to another broker if possible."""
+        self._outdated_at[self._asked_last] = time.monotonic()
 
     def _learn(self, names: list[str] | None, limit: float) -> tuple[dict[str, Topic], list[str]]:
         """Returns the topics that were found, and the names of missing topics."""

@@ -26,6 +26,7 @@ from kafkacore.client import (
 from kafkacore.client.connection import Connection
 from kafkacore.client.options import Options
 from kafkacore.protocol.messages import MetadataRequest
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.testing import Broker
 
 pc = pytest.importorskip("pyarrow.compute", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
@@ -165,7 +166,7 @@ def test_offsets_out_of_range_are_named_or_passed_over():
 
 
 def test_a_recreated_topic_is_recognised_by_its_id():
-    with Broker(topics={"again": 1}) as broker, Client(broker.bootstrap) as client:
+    with Broker(topics={"again": 1}) as broker, Client(broker.bootstrap, QUICK) as client:
         fill(broker, "again", 10)
         before = client.topics(["again"])["again"].id
         recreate(broker, "again")
@@ -185,6 +186,35 @@ def test_a_recreated_topic_is_read_when_the_client_still_knows_the_old_one():
         with Client(other.bootstrap) as another:
             new = another.topics(["t"])["t"].id
         assert table(client.read([Range("t", 0, 0, 5, new)])).num_rows == 5
+
+
+def test_nothing_is_lost_when_the_brokers_do_not_know_a_topic_for_longer_than_a_few_looks(broker):
+    lost = []
+    with (
+        broker.refuse("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", topic="plain", times=12) as fault,
+        Client(broker.bootstrap, {"retry.backoff.ms": "10", "retry.backoff.max.ms": "20"}) as client,
+    ):
+        assert table(client.read([Range("plain", 0, 0, 100)], ["offset"], on_lost=lost.append)).num_rows == 100
+        assert fault.hits == 12
+    assert lost == []
+
+
+def test_remaining_ranges_are_read_when_others_are_gone_and_the_caller_accepts_losses(broker):
+    old = Uuid.random()
+    ranges = [
+        Range("none", 0, 0, 1), Range("plain", 4, 0, 1), Range("plain", 4, 1, 2), Range("empty", 0, 0, 1, old),
+        Range("plain", 0, 0, 100),
+    ]  # fmt: skip
+    lost = []
+    with Client(broker.bootstrap, IMPATIENT) as client:
+        assert table(client.read(ranges, ["offset"], on_lost=lost.append)).num_rows == 100
+        new = client.topics(["empty"])["empty"].id
+    assert {str(each) for each in lost} == {
+        "topic none does not exist",
+        "topic plain has 1 partitions, so it has no partition 4",
+        f"topic empty was deleted and created again: its id was {old} and is {new} now",
+    }
+    assert len(lost) == 3
 
 
 def test_reading_goes_on_when_a_leader_refuses_a_while():

@@ -8,7 +8,7 @@ from typing import Self
 
 from kafkacore._fast.columns.record_columns import COLUMNS, ArrowRows
 from kafkacore.client.cluster import Cluster
-from kafkacore.client.errors import OffsetOutOfRange, OptionError
+from kafkacore.client.errors import ClientError, OptionError
 from kafkacore.client.options import Options
 from kafkacore.client.positions import ISOLATION, list_offsets
 from kafkacore.client.producer import Producer
@@ -70,7 +70,7 @@ class Client:
         *,
         max_rows: int = ReadLimits().max_rows,
         max_bytes: int = ReadLimits().max_bytes,
-        on_lost: Callable[[OffsetOutOfRange], None] | None = None,
+        on_lost: Callable[[ClientError], None] | None = None,
     ) -> Iterator[ArrowRows]:
         """Yields the records of the ranges as Arrow batches. Each batch contains records of one partition, in the order
         of their offsets.
@@ -78,12 +78,13 @@ class Client:
         Args:
             columns: names from COLUMNS.
             max_rows, max_bytes: the limits of a batch; a larger record is alone in its batch.
-            on_lost: called with the error when records of a range are missing; the client then reads the remaining
-                records. Without `on_lost`, the error is raised.
+            on_lost: called with OffsetOutOfRange, TopicRecreated, TopicMissing or PartitionMissing when records of a
+                range are missing; the client then reads the remaining records. Without `on_lost`, the error is raised.
 
         Raises: OffsetOutOfRange: records of a range were deleted, or are not written yet. TopicRecreated: the topic's
-        id differs from the range's `topic_id`, or changed during the read. TopicMissing, PartitionMissing, Unreachable,
-        CorruptBatchError, InvalidRecordError, KafkaError.
+        id differs from the range's `topic_id`, or changed during the read. TopicMissing, PartitionMissing: no broker
+        named the topic or the partition within default.api.timeout.ms. Unreachable, CorruptBatchError,
+        InvalidRecordError, KafkaError.
         """
         limits = ReadLimits(max_rows, max_bytes)
         return iter(Reader(self._cluster, ranges, columns, self._isolation(isolation_level), limits, on_lost))

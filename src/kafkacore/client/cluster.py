@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Collection, Iterable
@@ -190,25 +191,14 @@ class Cluster:
 
     def topic(self, name: str, limit: float | None = None) -> Topic:
         """Returns the cached metadata of a topic, or requests it if it is older than metadata.max.age.ms."""
-        known = self._topics.get(name)
-        age_s = time.monotonic() - self._learned_at.get(name, 0.0)
-        if known is not None and age_s * 1000 < self.options["metadata.max.age.ms"]:
-            return known
-        return self.topics([name], limit)[name]
+        return self._cached(name) or self.topics([name], limit)[name]
 
-    def topic_with_id(self, name: str, topic_id: Uuid | None, limit: float) -> Topic:
-        """Returns the metadata of a topic. Requests it again while the topic has another id than `topic_id`: the cached
-        metadata may be older than the topic, and some brokers may not know the topic's new id yet. If the id still
-        differs in the end, returns the topic that has the other id."""
-        topic = self.topic(name, limit)
-        for look in range(_LOOKS):
-            if topic_id is None or topic.id is None or topic.id == topic_id:
-                break
-            self._doubt()
-            if look:
-                self.pause(look, limit)
-            topic = self.topics([name], limit)[name]
-        return topic
+    def look(self, names: Collection[str], limit: float) -> dict[str, Topic]:
+        """Returns the cached metadata of topics, or requests it once. Leaves out topics that the answer lacks."""
+        found = {name: topic for name in names if (topic := self._cached(name)) is not None}
+        if unknown := [name for name in names if name not in found]:
+            found |= self._learn(unknown, limit)[0]
+        return found
 
     def partition(self, name: str, partition: int, limit: float | None = None) -> Partition:
         """Returns the metadata of a partition. Requests it again while the partition is missing: it may have been added
@@ -234,6 +224,10 @@ class Cluster:
         for name in names:
             self._learned_at.pop(name, None)
             self._topics.pop(name, None)
+
+    def _cached(self, name: str) -> Topic | None:
+        age_s = time.monotonic() - self._learned_at.get(name, -math.inf)
+        return self._topics[name] if age_s * 1000 < self.options["metadata.max.age.ms"] else None
 
     def _doubt(self) -> None:
         """Makes the next request for metadata go to another broker if possible."""

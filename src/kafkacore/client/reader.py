@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.base.errors import CorruptBatchError
@@ -17,11 +17,18 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.columns.record_columns import ArrowRows, RecordColumns
 from kafkacore.client.cluster import Cluster
 from kafkacore.client.connection import Disconnected
-from kafkacore.client.errors import OffsetOutOfRange, TopicRecreated, Unreachable
+from kafkacore.client.errors import (
+    ClientError,
+    OffsetOutOfRange,
+    PartitionMissing,
+    TopicMissing,
+    TopicRecreated,
+    Unreachable,
+)
 from kafkacore.client.fetching import BY_NAME, Asked
 from kafkacore.client.in_flight import InFlight, OwnTime
 from kafkacore.client.positions import ISOLATION, list_offsets
-from kafkacore.client.types import EARLIEST, LATEST, Range
+from kafkacore.client.types import EARLIEST, LATEST, Range, Topic
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
 
@@ -65,6 +72,8 @@ class _Part:
         self.failures = 0
         self.not_before = 0.0
         self.progress_at = now  # a time of the reader's `OwnTime`
+        self.missing: ClientError | None = None  # set while looks do not find the topic or the partition
+        self.missing_since = now
         self.seen = "the leader has not answered"
 
     @property
@@ -78,6 +87,24 @@ class _Part:
     @property
     def node(self) -> int:
         return self.replica if self.replica >= 0 else self.leader
+
+    @property
+    def stuck_since(self) -> float:
+        return self.progress_at if self.missing is None else self.missing_since
+
+    def take_leader(self, topics: Mapping[str, Topic]) -> None:
+        """Takes the leader from metadata. Raises TopicMissing, TopicRecreated and PartitionMissing."""
+        wanted = self.wanted
+        topic = topics.get(wanted.topic)
+        if topic is None:
+            raise TopicMissing(wanted.topic)
+        if self.topic_id is not None and topic.id is not None and topic.id != self.topic_id:
+            raise TopicRecreated(wanted.topic, self.topic_id, topic.id)
+        if wanted.partition not in topic.partitions:
+            raise PartitionMissing(wanted.topic, wanted.partition, len(topic.partitions))
+        self.topic_id = topic.id
+        self.leader, self.leader_epoch = topic.partitions[wanted.partition]
+        self.missing = None
 
     def look_again(self, wait_s: float) -> None:
         """Makes the reader look up the leader before the next Fetch."""
@@ -97,7 +124,7 @@ class Reader:
         columns: Sequence[str],
         isolation_level: str,
         limits: ReadLimits,
-        on_lost: Callable[[OffsetOutOfRange], None] | None,
+        on_lost: Callable[[ClientError], None] | None,
     ) -> None:
         self._cluster = cluster
         self._options = cluster.options
@@ -136,7 +163,7 @@ class Reader:
             for node in self._in_flight.wait(self._pause_s()):
                 yield from self._take(node)
             for part in list(self._parts.values()):
-                if self._time.now() - part.progress_at > self._patience_s:
+                if self._time.now() - part.stuck_since > self._patience_s:
                     self._give_up(part)
                     yield from self._rows([part])
 
@@ -165,19 +192,21 @@ class Reader:
         names = {part.wanted.topic for part in homeless}
         if any(part.failures for part in homeless):
             self._cluster.forget(names)
-        limit = now + self._patience_s
+        topics = self._cluster.look(names, now + self._patience_s)
         for part in homeless:
-            self._find_leader(part, limit)
+            self._find_leader(part, topics)
 
-    def _find_leader(self, part: _Part, limit: float) -> None:
-        wanted = part.wanted
-        topic = self._cluster.topic_with_id(wanted.topic, part.topic_id, limit)
-        if part.topic_id is not None and topic.id is not None and topic.id != part.topic_id:
-            raise TopicRecreated(wanted.topic, part.topic_id, topic.id)
-        part.topic_id = topic.id
-        part.leader, part.leader_epoch = self._cluster.partition(wanted.topic, wanted.partition, limit)
+    def _find_leader(self, part: _Part, topics: Mapping[str, Topic]) -> None:
+        """If the topic or the partition is missing, looks again later: the broker that answered may not know it yet, or
+        may be cut off from the controllers."""
+        try:
+            part.take_leader(topics)
+            part.seen = "the partition has no leader" if part.leader < 0 else part.seen
+        except (TopicMissing, TopicRecreated, PartitionMissing) as error:
+            if part.missing is None:
+                part.missing_since = self._time.now()
+            part.missing = error
         if part.leader < 0:
-            part.seen = "the partition has no leader"
             part.look_again(self._cluster.retry.seconds(part.failures + 1))
 
     # -- requests
@@ -302,47 +331,54 @@ class Reader:
     def _out_of_range(self, part: _Part) -> None:
         """Requests the bounds of the log. If the offset is within them, for example after a change of leaders, repeats
         the Fetch."""
-        start, end = self._bounds(part, self._cluster.deadline())
-        if start <= part.position <= end:
+        bounds = self._bounds(part)
+        if bounds is None or bounds[0] <= part.position <= bounds[1]:
             part.look_again(self._cluster.retry.seconds(part.failures + 1))
         else:
-            self._lost(part, start, end)
+            self._outside(part, *bounds)
 
     def _give_up(self, part: _Part) -> None:
         """Ends a range that no record came for. If the log ends here, the range's other records are lost, for example
         in an unclean election. A leader answers a Fetch at the end of its log without an error."""
-        if part.leader >= 0:
-            try:
-                start, end = self._bounds(part, self._cluster.request_deadline(self._cluster.deadline()))
-            except Unreachable as error:
-                part.seen = str(error)
-            else:
-                if part.position >= end:
-                    self._lost(part, start, end)
-                    return
-        raise Unreachable(
-            f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
-            f"range ends at {part.wanted.end}: {part.seen}"
-        )
+        wanted, key = part.wanted, (part.wanted.topic, part.wanted.partition)
+        if part.missing is not None:  # so the partition's other ranges are lost, too
+            self._not_begun[key] = deque(each for each in self._not_begun[key] if each.topic_id != wanted.topic_id)
+            self._lost(part, part.missing, wanted.end)
+            return
+        bounds = self._bounds(part) if part.leader >= 0 else None
+        if bounds is None or part.position < bounds[1]:
+            raise Unreachable(
+                f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
+                f"range ends at {wanted.end}: {part.seen}"
+            )
+        self._outside(part, *bounds)
 
-    def _bounds(self, part: _Part, limit: float) -> tuple[int, int]:
-        """Returns the first offset of the log and its high watermark."""
+    def _bounds(self, part: _Part) -> tuple[int, int] | None:
+        """Returns the first offset of the log and its high watermark. Returns None if no leader answers."""
         key = part.wanted.topic, part.wanted.partition
-        start, end = (
-            list_offsets(self._cluster, {key: bound}, "read_uncommitted", limit)[key].offset
-            for bound in (EARLIEST, LATEST)
-        )
+        limit = self._cluster.request_deadline(self._cluster.deadline())
+        try:
+            start, end = (
+                list_offsets(self._cluster, {key: bound}, "read_uncommitted", limit)[key].offset
+                for bound in (EARLIEST, LATEST)
+            )
+        except (Unreachable, TopicMissing, PartitionMissing) as error:
+            part.seen = str(error)
+            return None
         return start, end
 
-    def _lost(self, part: _Part, start: int, end: int) -> None:
-        """Goes on after records that a log from `start` to `end` does not have. Without `on_lost`, raises
-        OffsetOutOfRange."""
+    def _outside(self, part: _Part, start: int, end: int) -> None:
+        """Goes on after records that a log from `start` to `end` does not have."""
         wanted = part.wanted
         error = OffsetOutOfRange(wanted.topic, wanted.partition, part.position, wanted.end, start, end)
+        self._lost(part, error, min(start, wanted.end) if part.position < start else wanted.end)
+
+    def _lost(self, part: _Part, error: ClientError, position: int) -> None:
+        """Goes on at `position`. Without `on_lost`, raises the error."""
         if self._on_lost is None:
             raise error
         self._on_lost(error)
-        part.position = min(start, wanted.end) if part.position < start else wanted.end
+        part.position = position
         part.progress_at = self._time.now()
 
     def _rows(self, fed: list[_Part]) -> Iterator[ArrowRows]:

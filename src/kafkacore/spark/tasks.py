@@ -1,7 +1,6 @@
 """The tasks of a read. Each task reads one or more ranges of partitions as Arrow batches."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from kafkacore.client import ClientError, OffsetOutOfRange, PartitionMissing, Range, TopicMissing, TopicRecreated
+from kafkacore.client import OffsetOutOfRange, PartitionMissing, Range, TopicMissing, TopicRecreated
 from kafkacore.spark.columns import arrow_schema, fit
 from kafkacore.spark.connections import client
 from kafkacore.spark.errors import DataLossError
@@ -45,32 +44,25 @@ class RangeReading:
         if partition is None or partition.value is None:
             return
         exempt_modules_from_collection()
-        # If a topic is lost, the records of the other topics are still read.
-        by_topic: dict[str, list[Range]] = defaultdict(list)
-        for one in partition.value:
-            by_topic[one.topic].append(one)
-        for ranges in by_topic.values():
-            yield from self._read_topic(ranges)
-
-    def _read_topic(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        ranges: Sequence[Range] = partition.value
         schema = arrow_schema(self.schema)
         isolation_level = self.kafka.get("isolation.level", "read_uncommitted")
+        on_lost = None if self.fail_on_data_loss else warn
         try:
             with client(self.kafka) as connected:
-                on_lost = None if self.fail_on_data_loss else warn
                 for rows in connected.read(ranges, self.schema.names, isolation_level, on_lost=on_lost):
                     yield fit(pa.record_batch(rows), schema)
         except (OffsetOutOfRange, TopicRecreated, TopicMissing, PartitionMissing) as lost:
-            if self.fail_on_data_loss:
-                raise DataLossError(f"{lost_records(ranges, lost)}: {lost}{CONTINUE}") from lost
-            warn(lost)
+            raise DataLossError(f"{lost_records(ranges, lost)}: {lost}{CONTINUE}") from lost
 
 
-def lost_records(ranges: Iterable[Range], lost: ClientError) -> str:
-    """Names the ranges that an error concerns. An error about a whole topic concerns all ranges, any other error only
-    those of its partition."""
+def lost_records(
+    ranges: Iterable[Range], lost: OffsetOutOfRange | TopicRecreated | TopicMissing | PartitionMissing
+) -> str:
+    """Names the ranges that an error concerns. An error about a whole topic concerns all ranges of the topic, any other
+    error only those of its partition."""
     partition = getattr(lost, "partition", None)
-    concerned = (one for one in ranges if partition is None or one.partition == partition)
+    concerned = (one for one in ranges if one.topic == lost.topic and partition in {None, one.partition})
     named = ", ".join(f"{one.topic}-{one.partition} from offset {one.start} to {one.end}" for one in concerned)
     return f"records are lost: {named}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final
@@ -32,7 +33,10 @@ class BrokerLogs:
         self._paths = paths
         self._blocking = blocking
         self._ids = {path: directory for directory, path in paths.items()}
-        self._leaving: dict[Key, Future[None]] = {}
+        self._mutex = threading.Lock()
+        self._doomed: list[Key] = []  # the logs that the next deletion will delete; guarded by the mutex
+        self._deletion: Future[list[Key]] = Future()  # the last deletion
+        self._leaving: dict[Key, Future[list[Key]]] = {}
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
         self._preferred: dict[Key, str] = {}
         self._cordoned: frozenset[str] = frozenset()
@@ -125,17 +129,33 @@ class BrokerLogs:
         return placed
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Renames the log's directory soon, and deletes its files after file.delete.delay.ms."""
+        """Renames the log's directory soon, and deletes its files after file.delete.delay.ms. The logs that wait for a
+        thread are deleted together, and share the writes of the checkpoints. A topic may have thousands of
+        partitions."""
         key = (partition.topic, partition.index)
-        future = self._leaving[key] = self._blocking.submit(self._manager.delete, [key])
-        future.add_done_callback(lambda done: self._left(key, done))
+        with self._mutex:
+            self._doomed.append(key)
+            if len(self._doomed) > 1:
+                self._leaving[key] = self._deletion
+                return
+        self._deletion = self._leaving[key] = self._blocking.submit(self._delete_doomed)
+        self._deletion.add_done_callback(self._left)
 
-    def _left(self, key: Key, done: Future[None]) -> None:
-        """Handles the end of a deletion. Runs on the thread that deleted the log."""
-        if self._leaving.get(key) is done:
-            self._leaving.pop(key, None)
-        if not done.cancelled() and done.exception() is not None:
-            LOG.error("the log of %s-%d could not be deleted", *key, exc_info=done.exception())
+    def _delete_doomed(self) -> list[Key]:
+        """Runs on another thread. Returns the logs that were to be deleted."""
+        with self._mutex:
+            keys, self._doomed = self._doomed, []
+        try:
+            self._manager.delete(keys)
+        except Exception:
+            LOG.exception("these logs could not be deleted: %s", ", ".join(f"{topic}-{index}" for topic, index in keys))
+        return keys
+
+    def _left(self, done: Future[list[Key]]) -> None:
+        """Handles the end of a deletion. Runs on the thread that deleted the logs."""
+        for key in () if done.cancelled() else done.result():
+            if self._leaving.get(key) is done:
+                self._leaving.pop(key, None)
 
     def cordon(self, paths: Sequence[str]) -> None:
         cordoned = frozenset(paths)

@@ -18,6 +18,7 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+OFFSETS: Final = (RECOVERY_POINT, LOG_START_OFFSET, REPLICATION_OFFSET, CLEANER_OFFSET)
 LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
 _MAX_EPOCH: Final = (1 << 31) - 1

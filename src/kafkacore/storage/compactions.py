@@ -147,9 +147,10 @@ class Compactions:
     def checkpoint(self) -> None:
         """Writes cleaner-offset-checkpoint into each directory. The file contains only logs that are in the directory
         or are moving to it."""
-        self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self._told)
+        self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self.offsets)
 
-    def _told(self, directory: ManagedDirectory) -> dict[Key, int]:
+    def offsets(self, directory: ManagedDirectory) -> dict[Key, int]:
+        """Returns the entries of cleaner-offset-checkpoint."""
         coming = {key for key, _ in self._futures.of(directory)}
         with self._mutex:
             return {

@@ -18,6 +18,7 @@ from kafkacore._fast.log.partition_load import LoadProgress, LogLoad
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.runtime.files import Files, names_in
 from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
+from kafkacore.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
 from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
@@ -157,8 +158,8 @@ class DirectoryLoad:
             log_loader.survey(path, self._files, listed),
             clean=directory.clean,
             at_rest=True,
-            log_start_offset=directory.log_starts.get(key, 0),
-            recovery_point=directory.recovery_points.get(key, 0),
+            log_start_offset=directory.entries(LOG_START_OFFSET).get(key, 0),
+            recovery_point=directory.entries(RECOVERY_POINT).get(key, 0),
             gaps_until=directory.cleaned.get(key, 0),
             progress=progress,
         )

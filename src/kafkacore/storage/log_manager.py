@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -159,6 +159,8 @@ class LogManager:
         self._settle_doubles(place_of)
         for load in loads:
             load.directory.loaded = True
+            # The node may have been killed after it renamed a log's directory, but before it wrote the checkpoints.
+            self._forget(load.directory, self._absent(load.directory))
         total = sum(load.total for load in loads)
         if total:
             LOG.info("loaded %d logs in %.0f ms", total, (time.monotonic() - began) * 1000)
@@ -183,7 +185,9 @@ class LogManager:
                 if one.path != place:
                     LOG.warning("%s-%d is in %s; renaming its log in %s", *key, place, one.path)
                     one.cleaned.pop(key, None)
-                    self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
+                    handle = one.partitions.pop(key)
+                    handle.retire()
+                    self.rename_aside(one, [(names.partition_directory_name(*key), handle)], names.Kind.STRAY)
 
     def _begin_directory(self, directory: ManagedDirectory) -> list[directory_load.Found]:
         path = directory.path
@@ -194,10 +198,10 @@ class LogManager:
                 # A killed process may have created a log without syncing the directory entry, so that a power cut could
                 # still remove the log.
                 self._files.sync_directory(path)
-            directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
-            directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
-            directory.log_starts = self._read_checkpoint(path, checkpoints.LOG_START_OFFSET)
-            directory.high_watermarks = self._read_checkpoint(path, checkpoints.REPLICATION_OFFSET)
+            for name in checkpoints.OFFSETS:
+                if offsets := self._read_checkpoint(path, name):
+                    directory.stored[name] = offsets
+            directory.cleaned = dict(directory.entries(checkpoints.CLEANER_OFFSET))
             found = self._files.list_directories(path)
         except OSError:
             LOG.exception("the log directory %s cannot be read", path)
@@ -231,6 +235,7 @@ class LogManager:
 
     def _take_up(self, directory: ManagedDirectory, loaded: list[tuple[directory_load.Found, PartitionHandle]]) -> None:
         live = {}
+        high_watermarks = directory.entries(checkpoints.REPLICATION_OFFSET)
         for (name, parsed), handle in loaded:
             if parsed.kind is names.Kind.FUTURE:
                 other = self.futures.add(FutureLog(handle, directory, name))
@@ -241,7 +246,7 @@ class LogManager:
                     )
                 continue
             key = (parsed.topic, parsed.partition)
-            handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
+            handle.restore_high_watermark(high_watermarks.get(key, 0))
             live[key] = handle
         with self._mutex:
             directory.partitions |= live
@@ -305,7 +310,7 @@ class LogManager:
         """Returns the logs that belong to the topic. A log without a topic id belongs to the topic: either the log is
         older than topic ids, or a crash interrupted its creation. If the topic has no id, all logs belong to it. A log
         with another id belongs to a deleted topic, and is renamed."""
-        settled = {}
+        settled, strays = {}, []
         for key, handle in found.items():
             held_id = handle.topic_id
             if shown(held_id) == ZERO or is_made(topic_id):
@@ -313,9 +318,10 @@ class LogManager:
                     handle.assign_topic_id(topic_id)
             elif held_id != topic_id:
                 LOG.warning("%s-%d: renaming its log, which has topic id %s, not %s", *key, held_id, topic_id)
-                self.delete([key], names.Kind.STRAY)
+                strays.append(key)
                 continue
             settled[key] = handle
+        self.delete(strays, names.Kind.STRAY)
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
@@ -344,9 +350,11 @@ class LogManager:
             if handle.topic == topic:
                 handle.configure(settings)
 
-    def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
+    def delete(self, keys: Collection[Key], kind: names.Kind = names.Kind.DELETE) -> None:
         """Deletes logs. Immediately wakes all waiters and renames the directories, which are removed after
-        file.delete.delay.ms. Directories of kind STRAY are never removed."""
+        file.delete.delay.ms. Directories of kind STRAY are never removed. All logs of one call share the syncs and the
+        writes of the checkpoints."""
+        leaving: dict[ManagedDirectory, list[tuple[str, PartitionHandle]]] = {}
         for key in keys:
             with self.futures.alone(key):
                 self.futures.drop(key, kind)
@@ -355,34 +363,67 @@ class LogManager:
                     if directory is None:
                         continue
                     handle = directory.partitions.pop(key)
-                    for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
-                        checkpointed.pop(key, None)
-                    was_compacted = directory.cleaned.pop(key, None) is not None
+                    directory.cleaned.pop(key, None)
                     self.compactions.disturb(key)
-                self._put_aside(directory, handle, kind)
-                if was_compacted:
-                    # Otherwise the log's entry would apply to the next log with this name.
-                    self.compactions.checkpoint()
+                handle.retire()
+            leaving.setdefault(directory, []).append((names.partition_directory_name(*key), handle))
+        for directory, logs in leaving.items():
+            self.rename_aside(directory, logs, kind)
+        self._forget_everywhere(keys)
 
-    def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
-        handle.retire()
-        self.rename_aside(directory, names.partition_directory_name(handle.topic, handle.index), handle, kind)
-
-    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
-        path = os.path.join(directory.path, name)
-        if not self._files.is_directory(path):
-            return
-        unique = self._new_uuid().hex()
-        aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
+    def rename_aside(
+        self, directory: ManagedDirectory, logs: Iterable[tuple[str, PartitionHandle]], kind: names.Kind
+    ) -> None:
+        """Renames the directories of closed logs. `logs` contains the name of each log's directory."""
         try:
-            self._files.rename(path, aside)
-            self._files.sync_directory(directory.path)
+            renamed = [each for name, handle in logs if (each := self._rename(directory, name, handle, kind))]
+            if renamed:
+                self._files.sync_directory(directory.path)
         except OSError:
-            LOG.exception("%s cannot be renamed", path)
+            LOG.exception("a log's directory in %s cannot be renamed", directory.path)
             self.fail(directory)
             return
         if kind is names.Kind.DELETE:
-            self._doom(aside, handle.settings.file_delete_delay_ms)
+            for path, handle in renamed:
+                self._doom(path, handle.settings.file_delete_delay_ms)
+
+    def _rename(
+        self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind
+    ) -> tuple[str, PartitionHandle] | None:
+        """Returns the new path, or None if the log has no directory yet. Raises OSError."""
+        path = os.path.join(directory.path, name)
+        if not self._files.is_directory(path):
+            return None
+        unique = self._new_uuid().hex()
+        aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
+        self._files.rename(path, aside)
+        return aside, handle
+
+    def _absent(self, directory: ManagedDirectory) -> set[Key]:
+        """Returns the logs that have entries in the directory's checkpoints, but are not in the directory."""
+        entries: set[Key] = set().union(*directory.stored.values())
+        with self._mutex:
+            entries -= directory.partitions.keys()
+        return entries.difference(key for key, _ in self.futures.of(directory))
+
+    def _forget_everywhere(self, keys: Collection[Key]) -> None:
+        for directory in self._directories:
+            self._forget(directory, keys)
+
+    def _forget(self, directory: ManagedDirectory, keys: Collection[Key]) -> None:
+        """Rewrites the checkpoints of a directory that contain some of these logs, which have left the directory. After
+        a crash, their entries would otherwise apply to the next logs with the same names. The next start would then
+        delete records below an earlier log's start, or trust records that were never synced."""
+        for name, offsets_of in (
+            (checkpoints.RECOVERY_POINT, self._recovery_points),
+            (checkpoints.LOG_START_OFFSET, self._moved_starts),
+            (checkpoints.REPLICATION_OFFSET, self._high_watermarks),
+            (checkpoints.CLEANER_OFFSET, self.compactions.offsets),
+        ):
+            with directory.checkpointing:  # waits for a write that began before the logs left
+                is_stored = not directory.entries(name).keys().isdisjoint(keys)
+            if is_stored and directory.loaded and not directory.failed:
+                self._checkpoint(directory, name, offsets_of)
 
     def _doom(self, path: str, delay_ms: int) -> None:
         with self._mutex:
@@ -423,13 +464,17 @@ class LogManager:
         replica of the partition. With `name`, does nothing if the future log's directory has another name."""
         with self.futures.alone(key):
             self.futures.drop(key, kind, name)
+        self._forget_everywhere([key])
 
     def replace_with_future(self, key: Key) -> None:
         """Ends a move: the future log replaces the log. Raises OSError, MoveCancelled."""
         # Checkpoints the log start offset and the compacted offset before the former directory is removed.
         self.checkpoint_log_starts()
-        with self.compactions.moving(key):
-            self.futures.replace_current(key)
+        try:
+            with self.compactions.moving(key):
+                self.futures.replace_current(key)
+        finally:
+            self._forget_everywhere([key])
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
 
@@ -475,10 +520,10 @@ class LogManager:
             return
         name = checkpoints.RECOVERY_POINT
         with directory.checkpointing:
-            if directory.written.get(name, {}).get(key, 0) < offset:
+            if directory.entries(name).get(key, 0) < offset:
                 offsets = self._recovery_points(directory)
                 checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
-                directory.written[name] = offsets
+                directory.stored[name] = offsets
 
     def _recovery_points(self, directory: ManagedDirectory) -> dict[Key, int]:
         return self._offsets(directory, PartitionHandle.recovery_point_to_write)
@@ -511,7 +556,10 @@ class LogManager:
         self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
-        self.checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, _high_watermark))
+        self.checkpoint(checkpoints.REPLICATION_OFFSET, self._high_watermarks)
+
+    def _high_watermarks(self, directory: ManagedDirectory) -> dict[Key, int]:
+        return self._offsets(directory, _high_watermark)
 
     def _offsets(self, directory: ManagedDirectory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
         with self._mutex:
@@ -542,11 +590,11 @@ class LogManager:
         # temporary file, so a lock separates the two writers.
         with directory.checkpointing:
             offsets = offsets_of(directory)
-            if directory.written.get(name) == offsets:
+            if directory.stored.get(name) == offsets:
                 return True
             try:
                 checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
-                directory.written[name] = offsets
+                directory.stored[name] = offsets
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     LOG.warning(

@@ -17,11 +17,8 @@ class ManagedDirectory:
     def __init__(self, native: LogDirectory) -> None:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
-        self.recovery_points: dict[Key, int] = {}
         self.cleaned: dict[Key, int] = {}  # the end offset of the compacted part of each log
-        self.log_starts: dict[Key, int] = {}
-        self.high_watermarks: dict[Key, int] = {}
-        self.written: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk
+        self.stored: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk, by name
         self.checkpointing = threading.Lock()
         # Truncated logs that accept no appends until a checkpoint is written. Only `checkpoint_cuts` uses this list.
         self.cut: list[CutLogs] = []
@@ -33,3 +30,7 @@ class ManagedDirectory:
     @property
     def path(self) -> str:
         return self.native.path
+
+    def entries(self, checkpoint: str) -> dict[Key, int]:
+        """Returns the entries of a checkpoint as they are on the disk."""
+        return self.stored.get(checkpoint, {})

@@ -388,6 +388,62 @@ def test_cancelled_move_leaves_the_log_in_its_directory(paths: tuple[str, str]) 
     manager.close()
 
 
+def entries_in(path: str) -> dict[str, int]:
+    """Returns the offset of the partition in each checkpoint of a directory that has one."""
+    read = {name: checkpoints.OffsetCheckpoint(path, name).read() for name in checkpoints.OFFSETS}
+    return {name: entries[KEY] for name, entries in read.items() if KEY in entries}
+
+
+def copy_with_entries(manager: LogManager, paths: tuple[str, str]) -> None:
+    """Copies a log completely. The log and its future log both get entries in the checkpoints of their directories."""
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    assert handle.delete_records(31)[0] == 0
+    copy_all(manager)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_starts()
+    manager.checkpoint_high_watermarks()
+    for path in paths:
+        assert entries_in(path)[checkpoints.LOG_START_OFFSET] == 31
+
+
+def test_checkpoints_of_the_former_directory_do_not_contain_a_log_that_has_moved(paths: tuple[str, str]) -> None:
+    """Otherwise the entries would apply to this log if it moves back."""
+    manager = manager_of(paths)
+    copy_with_entries(manager, paths)
+    manager.replace_with_future(KEY)
+    assert entries_in(paths[0]) == {}
+    assert entries_in(paths[1])[checkpoints.LOG_START_OFFSET] == 31
+    manager.close()
+
+
+def test_checkpoints_do_not_contain_a_future_log_that_was_dropped(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    copy_with_entries(manager, paths)
+    manager.drop_future(KEY)
+    assert entries_in(paths[1]) == {}
+    assert entries_in(paths[0])[checkpoints.LOG_START_OFFSET] == 31
+    manager.close()
+
+
+def test_checkpoints_do_not_contain_a_future_log_that_could_not_replace_its_log(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(paths)
+    copy_with_entries(manager, paths)
+
+    def fails(current: PartitionHandle, fresh: PartitionHandle) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(log_move, "adopt", fails)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        manager.replace_with_future(KEY)
+    assert of_partition(paths[1]) == [names.Kind.STRAY]
+    assert entries_in(paths[1]) == {}
+    manager.close()
+
+
 def test_deletion_of_a_partition_deletes_its_future_log(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     led(manager, paths[0])

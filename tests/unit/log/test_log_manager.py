@@ -44,6 +44,16 @@ def filled(manager: LogManager, topic: str = "orders", batches: int = 30) -> Uui
     return topic_id
 
 
+def write_checkpoints(manager: LogManager) -> None:
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_starts()
+    manager.checkpoint_high_watermarks()
+
+
+def read_checkpoints(path: Path) -> dict[str, dict[tuple[str, int], int]]:
+    return {name: checkpoints.OffsetCheckpoint(str(path), name).read() for name in checkpoints.OFFSETS}
+
+
 def test_log_opens_no_file_before_its_first_append(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     (handle,) = manager.create("orders", Uuid.random(), [0])
@@ -196,6 +206,58 @@ def test_log_starts_at_zero_when_its_topic_is_created_again(tmp_path: Path) -> N
     handle = manager.get("orders", 0)
     assert handle is not None
     assert (handle.log_start_offset, handle.end_offset) == (0, 3)
+    manager.close()
+
+
+@pytest.mark.parametrize("leaves", ["deleted", "deleted-by-a-later-run", "deleted-just-before-a-crash"])
+def test_new_log_keeps_its_records_when_the_node_is_killed_after_its_topic_is_created_again(
+    tmp_path: Path, leaves: str
+) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    for handle in manager:
+        assert handle.delete_records(40)[0] == 0
+    write_checkpoints(manager)
+    if leaves == "deleted-by-a-later-run":
+        manager.close()
+        manager = manager_of(tmp_path)
+    if leaves == "deleted-just-before-a-crash":
+        # The node was killed after it had renamed the directories, but before it wrote a checkpoint.
+        del manager, handle
+        for index in range(2):
+            os.rename(tmp_path / f"orders-{index}", tmp_path / f"orders-{index}.{'0' * 32}-delete")
+        manager = manager_of(tmp_path)
+    else:
+        manager.delete([("orders", 0), ("orders", 1)])
+    assert all(entries == {} for entries in read_checkpoints(tmp_path).values())
+
+    filled(manager, batches=1)
+    del manager
+    manager = manager_of(tmp_path)
+    found = [(handle.log_start_offset, handle.end_offset) for handle in manager]
+    assert found == [(0, 3), (0, 3)]
+    manager.close()
+
+
+def test_deletion_of_many_logs_writes_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    filled(manager, "others")
+    write_checkpoints(manager)
+    manager.delete([("unknown", 0)])
+    before = read_checkpoints(tmp_path)
+    written: list[str] = []
+    write = checkpoints.OffsetCheckpoint.write
+
+    def noted(checkpoint: checkpoints.OffsetCheckpoint, offsets: dict[tuple[str, int], int]) -> None:
+        written.append(os.path.basename(checkpoint.path))
+        write(checkpoint, offsets)
+
+    monkeypatch.setattr(checkpoints.OffsetCheckpoint, "write", noted)
+    manager.delete([("orders", 0), ("orders", 1)])
+    assert sorted(written) == sorted([checkpoints.RECOVERY_POINT, checkpoints.REPLICATION_OFFSET])
+    for name, entries in read_checkpoints(tmp_path).items():
+        assert entries.keys() == {key for key in before[name] if key[0] == "others"}
     manager.close()
 
 

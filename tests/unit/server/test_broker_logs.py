@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,6 +192,39 @@ def test_truncated_log_waits_for_the_upkeep_when_it_is_truncated_before_the_upke
     points = checkpoints.OffsetCheckpoint(paths[HERE], checkpoints.RECOVERY_POINT).read()
     assert points == {KEY: 1}
     upkeep.close()
+    manager.close()
+
+
+def test_logs_that_are_deleted_at_the_same_time_share_the_writes_of_the_checkpoints(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    partitions = logs.open(KEY[0], EARLIER_ID, range(20), HERE, SETTINGS)
+    for each in partitions:
+        each.become_leader(ME, 0)
+        assert each.append(one_record()).error == 0
+    manager.checkpoint_recovery_points()
+    written: list[int] = []
+    write = checkpoints.OffsetCheckpoint.write
+
+    def noted(checkpoint: checkpoints.OffsetCheckpoint, offsets: dict[tuple[str, int], int]) -> None:
+        written.append(len(offsets))
+        write(checkpoint, offsets)
+
+    monkeypatch.setattr(checkpoints.OffsetCheckpoint, "write", noted)
+    busy = threading.Event()
+    blocking.submit(busy.wait)  # takes the only thread of the pool
+    for each in partitions[:-1]:
+        logs.delete(each)
+    busy.set()
+    [new] = logs.open(KEY[0], TOPIC_ID, [0], HERE, SETTINGS)
+    assert new is not partitions[0]
+    assert written == [1]
+    logs.delete(partitions[-1])
+    logs.open(KEY[0], TOPIC_ID, [19], HERE, SETTINGS)
+    assert written == [1, 0]
     manager.close()
 
 

@@ -82,6 +82,7 @@ class Work(NamedTuple):
     key: Key
     handle: PartitionHandle
     section: DirtySection
+    truncations: int  # the log's count of truncations before the section was chosen
 
 
 class LogCleaner:
@@ -175,12 +176,13 @@ class LogCleaner:
                 return None
             if self._resting.get(key, 0) > self._environment.monotonic_ns():
                 return None
+        truncations = handle.truncations
         try:
             section = dirty_section(handle, self._manager.compactions.known_until(key), now_ms)
         except OSError as error:
             self._failed(key, handle, handle.directory, error)
             return None
-        return None if section is None else Work(key, handle, section)
+        return None if section is None else Work(key, handle, section, truncations)
 
     def _forget_the_gone(self) -> None:
         with self._changed:
@@ -230,7 +232,7 @@ class LogCleaner:
         return None
 
     def _clean(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        key, handle, _ = work
+        key, handle = work.key, work.handle
         directory = handle.directory
         try:
             self._compact(number, work, keys)
@@ -265,7 +267,7 @@ class LogCleaner:
                 self._uncleanable[key] = handle
 
     def _compact(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        (key, handle, section), settings = work, self._settings
+        (key, handle, section, truncations), settings = work, self._settings
         began_ns = self._environment.monotonic_ns()
         self._prepare(key, handle, section.upper_bound)
         keys.begin(section.upper_bound - section.first_dirty)
@@ -281,6 +283,8 @@ class LogCleaner:
                 nice=CLEANER_NICE,
             )
             with closing(compaction):
+                if handle.truncations != truncations:  # a later truncation cancels the compaction itself
+                    raise CompactionCancelled("the log was truncated")
                 moved = 0
                 while compaction.phase != DONE:
                     compaction.step(STEP_BYTES)
@@ -291,7 +295,7 @@ class LogCleaner:
                 end_offset, totals, utilization = compaction.end_offset, compaction.totals, keys.utilization
         finally:
             keys.release()
-        self._manager.compactions.end(key, handle, end_offset)
+        self._manager.compactions.end(key, handle, end_offset, truncations)
         elapsed_s = (self._environment.monotonic_ns() - began_ns) / _NS
         self._rounds[number] = LastRound(totals.read_bytes, totals.written_bytes, elapsed_s, utilization)
         self._tell(work, end_offset, totals, elapsed_s)

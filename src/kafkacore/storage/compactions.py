@@ -62,7 +62,7 @@ class Compactions:
         return self.may_go_on(key, handle)
 
     def may_go_on(self, key: Key, handle: PartitionHandle) -> bool:
-        """Returns whether the round can continue. Returns False if the log has started to move, was truncated or
+        """Returns whether the round can continue. Returns False if the log has started to move or was
         renamed, or its topic is no longer compacted."""
         with self._mutex:
             return key in self._undisturbed and handle.settings.compact_policy
@@ -72,36 +72,35 @@ class Compactions:
         changed part. The caller holds the mutex."""
         self._undisturbed.discard(key)
 
-    def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """Stores that the log is compacted up to `offset`. Does nothing if the round was cancelled or the log was
-        replaced."""
+    def end(self, key: Key, handle: PartitionHandle, offset: int, truncations: int) -> None:
+        """Stores that the log is compacted up to `offset`. Does nothing if the round was cancelled, or if the log was
+        replaced or truncated. `truncations` is the log's count of truncations before the round."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:
                 return
             self._undisturbed.discard(key)
+            if handle.truncations != truncations:
+                return
             directory.cleaned[key] = offset
         self.checkpoint()
 
-    def truncate(self, key: Key, offset: int) -> None:
-        """Truncates the log to `offset`. Cancels the round in progress, because the round may have read records that
-        are now removed. The cleaner tries again later (Kafka's abortCleaning). Raises OSError, KeyError."""
-        with self._mutex:
-            directory = self._owner.holder(key)
-            if directory is None:
-                raise KeyError(key)
-            handle = directory.partitions[key]
-            self.disturb(key)
-        handle.truncate_to(offset)
-        with self._mutex:
-            self.disturb(key)  # also cancels a round that began during the truncation and might not notice it
-            compacted = directory.cleaned.get(key, 0) > offset
-            if compacted:
-                directory.cleaned[key] = offset
-        if compacted:
-            self.checkpoint()
-
     # --- how far ---
+
+    def lower(self, directory: ManagedDirectory) -> set[Key]:
+        """Lowers the compacted offset of each log that lost compacted records, and returns these logs. Otherwise the
+        cleaner would skip the records that replace the lost ones, and deleted keys could come back. Call this before a
+        truncated log accepts appends, and after a load."""
+        lowered = set()
+        with self._mutex:
+            for key, offset in directory.cleaned.items():
+                handle = directory.partitions.get(key)
+                if handle is not None and (handle.awaits_checkpoint or offset > handle.end_offset):
+                    # A truncation waits only if it goes below the recovery point on disk. So the compacted offset may
+                    # not be above the recovery point.
+                    directory.cleaned[key] = min(offset, handle.recovery_point)
+                    lowered.add(key)
+        return lowered
 
     def known_until(self, key: Key) -> int | None:
         """Returns the end offset of the compacted part of the log, or None if the log was never compacted."""
@@ -124,9 +123,11 @@ class Compactions:
                 if future is not None and key not in future.directory.partitions:
                     future.directory.cleaned.pop(key, None)
             raise
-        if source is not None:
+        if source is not None and future is not None:
             with self._mutex:
-                source.cleaned.pop(key, None)
+                former, cleaned = source.cleaned.pop(key, 0), future.directory.cleaned
+                if key in cleaned:  # a truncation may have lowered either of the two offsets meanwhile
+                    cleaned[key] = min(cleaned[key], former)
             self.checkpoint()
 
     def _tell_next(self, key: Key) -> ManagedDirectory | None:

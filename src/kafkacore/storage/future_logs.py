@@ -241,7 +241,14 @@ class FutureLogs:
             try:
                 self._files.rename(future.path, path)
                 self._files.sync_directory(future.directory.path)
-                log_loader.load(fresh, path, clean=True, log_start_offset=log_start_offset, files=self._files)
+                log_loader.load(
+                    fresh,
+                    path,
+                    clean=True,
+                    log_start_offset=log_start_offset,
+                    gaps_until=future.directory.cleaned.get(key, 0),
+                    files=self._files,
+                )
             except (OSError, LogDirectoryError, MemoryError) as error:
                 if _is_want_of_room(error):
                     self._files.rename(path, future.path)

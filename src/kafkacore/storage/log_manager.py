@@ -160,7 +160,7 @@ class LogManager:
         for load in loads:
             load.directory.loaded = True
             # The node may have been killed after it renamed a log's directory, but before it wrote the checkpoints.
-            self._forget(load.directory, self._absent(load.directory))
+            self._forget(load.directory, self._absent(load.directory) | self.compactions.lower(load.directory))
         total = sum(load.total for load in loads)
         if total:
             LOG.info("loaded %d logs in %.0f ms", total, (time.monotonic() - began) * 1000)
@@ -535,8 +535,9 @@ class LogManager:
             cuts.await_checkpoints(directory.native, wanted)
 
     def checkpoint_cuts(self) -> bool:
-        """Checkpoints the recovery points of logs that were truncated, and lets their appends continue. Returns False
-        if a file could not be written although its disk has not failed. The caller must then call this again later."""
+        """Checkpoints the recovery points and the compacted offsets of logs that were truncated, and lets their appends
+        continue. Returns False if a file could not be written although its disk has not failed. The caller must then
+        call this again later."""
         for directory in self._directories:
             cut = cuts.take(directory.native)
             if cut is not None:
@@ -548,7 +549,11 @@ class LogManager:
         return not any(directory.cut for directory in self._directories)
 
     def _lower(self, directory: ManagedDirectory) -> bool:
-        return self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
+        self.compactions.lower(directory)
+        written = self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
+        if directory.cleaned:
+            written &= self._checkpoint(directory, checkpoints.CLEANER_OFFSET, self.compactions.offsets)
+        return written
 
     def checkpoint_log_starts(self) -> None:
         """Checkpoints the log start offset of each log that starts above the base offset of its first segment. Each

@@ -93,7 +93,7 @@ def test_compaction_leaves_the_log_undamaged_when_it_is_truncated_meanwhile() ->
             round_ = pool.submit(compact, handle, 0, upper_bound, NOW, 1000, step_bytes=1 << 30)
             for offset in range(number):
                 handle.read(offset, 100)  # takes as long as one operation of the compaction
-            manager.compactions.truncate(("orders", 0), 1 + number % 4)
+            handle.truncate_to(1 + number % 4)
             disk.slow_down(0)
             while handle.end_offset < upper_bound:
                 assert handle.append(of_size(5000)).error == 0
@@ -114,7 +114,7 @@ def test_compaction_ends_without_a_disk_failure_when_the_log_is_being_truncated(
         upper_bound = handle.segments()[-1].base_offset
         disk.slow_down(SLOW_US)
         with ThreadPoolExecutor(1) as pool:
-            cut = pool.submit(manager.compactions.truncate, ("orders", 0), 1 + number % 4)
+            cut = pool.submit(handle.truncate_to, 1 + number % 4)
             for offset in range(number):
                 handle.read(offset, 100)
             with contextlib.suppress(CompactionCancelled):

@@ -22,7 +22,7 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.world.environment import ManualClock
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
-from kafkacore.storage.checkpoints import CLEANER_OFFSET, OffsetCheckpoint
+from kafkacore.storage.checkpoints import CLEANER_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkacore.storage.cleaner import CleanerSettings, LogCleaner, cleaner_settings
 from kafkacore.storage.cleaner_choice import dirty_section
 from kafkacore.storage.log_manager import LogManager
@@ -236,14 +236,22 @@ def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
     compaction.close()
 
 
+def truncate(node: Node, handle: PartitionHandle, offset: int) -> None:
+    """Truncates a log while the node runs, when the upkeep writes checkpoints after each truncation."""
+    node.manager.await_cuts(True)
+    handle.truncate_to(offset)
+    assert handle.awaits_checkpoint
+    assert node.manager.checkpoint_cuts()
+
+
 def test_truncation_cancels_a_compaction_and_lowers_the_checkpoint(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
     fill(handle, 40, 40)
     with half_done(handle) as compaction:
-        node.manager.compactions.truncate(("orders", 0), 10)
-        assert node.cleaned() == {("orders", 0): 10}
+        truncate(node, handle, 10)
+        assert 0 < node.cleaned()["orders", 0] <= 10
         with pytest.raises(CompactionCancelled):
             compaction.step(1000)
     assert handle.end_offset <= 10
@@ -253,28 +261,102 @@ def test_truncation_cancels_a_compaction_and_lowers_the_checkpoint(node: Node) -
     assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
 
 
+@pytest.mark.parametrize("restarts", ["no", "after-the-truncation", "before-the-checkpoint"])
+def test_deleted_key_stays_deleted_when_a_follower_truncates_its_compacted_records(restarts: str) -> None:
+    node = Node(delete_retention_ms=1000)
+    handle = node.log()
+    fill(handle, 10)
+    assert handle.append(batch(0, key=b"gone")).error == 0
+    fill(handle, 40, 10)
+    node.clean()
+    cleaned = node.cleaned()["orders", 0]
+    assert cleaned > 30
+    node.manager.await_cuts(True)
+    assert handle.become_follower(2, 9)
+    assert handle.truncate_as_follower(20, 9) == 0
+    if restarts != "before-the-checkpoint":
+        assert node.manager.checkpoint_cuts()
+        assert node.cleaned()["orders", 0] <= 20
+    if restarts != "no":
+        disk = node.disk
+        disk.cut_power()
+        disk.restart()
+        node = Node(disk, delete_retention_ms=1000)
+        assert node.cleaned()["orders", 0] <= 20
+    (handle,) = node.manager.create("orders", TOPIC_ID, [0])
+    handle.become_leader(1, 10)
+    assert handle.end_offset <= 20
+    # The tombstone is between the end of the truncated log and the compacted offset that the log had before.
+    assert handle.append(batch(0, key=b"gone", value=None)).error == 0
+    fill(handle, 60, 20)
+    assert handle.end_offset > cleaned
+    for number in range(3):
+        node.clean()
+        node.clock.advance_ms(10_000)
+        fill(handle, 20, 100 + 20 * number)
+    assert b"gone" not in keys_of(handle)
+    node.close()
+
+
+def test_truncation_without_a_checkpointed_recovery_point_lowers_the_compacted_offset_too() -> None:
+    """The recovery point of a log can be below its compacted offset if Apache Kafka wrote the directory, or if the
+    checkpoint file was damaged."""
+    node = Node()
+    fill(node.log())
+    node.clean()
+    disk = node.disk
+    disk.cut_power()
+    disk.restart()
+    disk.unlink(f"/a/{RECOVERY_POINT}")
+    node = Node(disk)
+    truncate(node, node.log(), 10)
+    assert node.cleaned()["orders", 0] <= 10
+    node.close()
+
+
+def test_compacted_offset_is_not_above_the_recovery_point_after_a_truncation(node: Node) -> None:
+    """Otherwise a second truncation could go below the compacted offset without waiting for a checkpoint."""
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    for end in (30, 20, 10):
+        truncate(node, handle, end)
+        points = OffsetCheckpoint("/a", RECOVERY_POINT, node.disk).read()
+        assert node.cleaned()["orders", 0] <= points["orders", 0] <= end
+
+
 def test_round_writes_no_checkpoint_when_its_log_is_truncated_meanwhile(node: Node) -> None:
     handle, key = node.log(), ("orders", 0)
     fill(handle)
-    compactions = node.manager.compactions
-
-    class CutSlowly:
-        """A log on which another thread begins a compaction immediately before the truncation."""
-
-        settings = handle.settings
-
-        def truncate_to(self, offset: int) -> None:
-            assert compactions.begin(key, self)  # type: ignore[arg-type]
-            handle.truncate_to(offset)
-
-    holder = node.manager.holder(key)
-    assert holder is not None
-    slow = holder.partitions[key] = CutSlowly()  # type: ignore[assignment]
-    compactions.truncate(key, 10)
-    assert not compactions.may_go_on(key, slow)
-    compactions.end(key, slow, 40)
+    compactions, truncations = node.manager.compactions, handle.truncations
+    assert compactions.begin(key, handle)
+    handle.truncate_to(10)
+    fill(handle, 40, 40)
+    compactions.end(key, handle, 30, truncations)
     assert compactions.known_until(key) is None
-    holder.partitions[key] = handle
+
+
+def test_round_is_cancelled_when_its_log_is_truncated_before_it_begins(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The section to compact was chosen before the truncation."""
+    handle = node.log()
+    fill(handle)
+    begin = node.manager.compactions.begin
+
+    def truncated_first(key: tuple[str, int], log: PartitionHandle) -> bool:
+        log.truncate_to(10)
+        fill(log, 40, 40)
+        return begin(key, log)
+
+    monkeypatch.setattr(node.manager.compactions, "begin", truncated_first)
+    size = handle.size_bytes
+    node.clean()
+    assert (node.cleaned(), handle.size_bytes > size) == ({}, True)
+    monkeypatch.undo()
+    node.clock.advance_ms(node.cleaner.backoff_ms)
+    node.clean()
+    assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
 
 
 def test_deletion_of_a_log_cancels_its_compaction_and_removes_its_checkpoint(node: Node) -> None:
@@ -346,7 +428,7 @@ def test_round_writes_no_checkpoint_when_a_move_began_meanwhile(node: Node) -> N
     assert node.manager.compactions.begin(key, handle)
     node.manager.create_future(key, "/b")
     assert not node.manager.compactions.may_go_on(key, handle)
-    node.manager.compactions.end(key, handle, 30)
+    node.manager.compactions.end(key, handle, 30, handle.truncations)
     assert node.manager.compactions.known_until(key) is None
     assert not node.manager.compactions.begin(key, handle)
 

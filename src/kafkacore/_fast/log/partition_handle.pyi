@@ -146,6 +146,10 @@ class PartitionHandle:
         offset waits for another checkpoint."""
 
     @property
+    def truncations(self) -> int:
+        """The number of truncations of the log, and of its moves to another directory, since the node started."""
+
+    @property
     def awaits_checkpoint(self) -> bool:
         """Whether the log was truncated below its recovery point in the checkpoint file. If so, it accepts no append
         until the file has a lower recovery point (`cuts`)."""

@@ -324,6 +324,10 @@ cdef class PartitionHandle:
         return bool(awaits)
 
     @property
+    def truncations(self):
+        return locked(self.partition, &self.partition.log.truncations)
+
+    @property
     def log_start_offset(self):
         return locked(self.partition, &self.partition.log.log_start_offset)
 

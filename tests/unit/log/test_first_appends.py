@@ -12,6 +12,7 @@ import pytest
 
 from kafkacore._fast.base.made_ids import made_id
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.index_files import aborted_transactions
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
@@ -19,8 +20,10 @@ from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage import partition_metadata
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
+from transactions import ABORT, marker, records
 
 KAFKA_STORAGE_ERROR = 56
+PRODUCER = 4711
 LOGS = 70  # more than a pool thread opens in one batch
 TOPIC_ID = Uuid.random()
 SETTINGS = LogSettings(segment_bytes=1024, flush_messages=1)
@@ -176,6 +179,61 @@ def test_truncation_waits_for_file_descriptors() -> None:
     assert not cut.is_alive()
     assert (handle.end_offset, handle.directory.offline_errno) == (3, 0)
     assert handle.append(batch(), acks=-1).first_offset == 3
+    manager.close()
+
+
+def aborted(disk: SimulatedDisk) -> list[tuple[int, int]]:
+    """Returns the producer id and the first offset of each aborted transaction in the transaction index."""
+    data = disk.read(f"/data/orders-0/{0:020}.txnindex")
+    return [(entry[0], entry[1]) for entry in aborted_transactions(data)]
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_abort_marker_without_file_descriptors_is_refused_and_succeeds_later(error: int) -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    assert handle.append(records(0, PRODUCER), origin="transaction").error == 0
+    disk.fail("names", error)
+    assert handle.append(marker(0, PRODUCER, ABORT), origin="coordinator").error == KAFKA_STORAGE_ERROR
+    assert (handle.end_offset, handle.last_stable_offset) == (2, 0)
+    assert (handle.state, handle.directory.offline_errno) == ("open", 0)
+    assert handle.append(records(0, PRODUCER, sequence=2), origin="transaction").error == 0, "needs no other file"
+    disk.fail("names", 0)
+    assert handle.append(marker(0, PRODUCER, ABORT), origin="coordinator").error == 0
+    assert aborted(disk) == [(PRODUCER, 0)]
+    assert handle.last_stable_offset == 5
+    manager.close()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_follower_appends_an_abort_marker_when_a_file_descriptor_is_free_again(begins: bool) -> None:
+    """The transaction begins in the same append as its marker, or in an earlier one."""
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    parts = [records(0, PRODUCER), marker(2, PRODUCER, ABORT)]
+    end = 0 if begins else 2
+    if begins:
+        handle.open_ahead()
+        wait_for(lambda: handle.state == "open", "the log does not open")
+        parts = [b"".join(parts)]
+    else:
+        assert handle.append_replicated(parts.pop(0), 9).error == 0
+    disk.fail("names", errno.EMFILE)
+    assert handle.append_replicated(parts[0], 9).error == KAFKA_STORAGE_ERROR
+    assert (handle.end_offset, handle.state, handle.directory.offline_errno) == (end, "open", 0)
+    disk.fail("names", 0)
+    assert handle.append_replicated(parts[0], 9).error == 0
+    assert aborted(disk) == [(PRODUCER, 0)]
+    manager.close()
+
+
+def test_abort_marker_without_a_transaction_creates_no_transaction_index() -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    assert handle.append(batch()).error == 0
+    assert handle.append(marker(0, PRODUCER, ABORT), origin="coordinator").error == 0
+    assert handle.append_replicated(marker(2, PRODUCER, ABORT), 9).error == 0
+    assert [name for name in disk.list("/data/orders-0") if name.endswith(".txnindex")] == []
     manager.close()
 
 

@@ -20,16 +20,16 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.open cimport log_start_open, log_start_wake
 from kafkacore._fast.log.roll cimport log_reserve_ahead, log_start_roll
 from kafkacore._fast.log.producers cimport (
-    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_check_marker,
-    producers_first_unstable, producers_note_batch, producers_reserve,
+    PRODUCER_DUPLICATE, EndedTransaction, Producer, ProducerBatch, is_abort_marker, producers_check,
+    producers_check_marker, producers_find, producers_first_unstable, producers_note_batch, producers_reserve,
 )
 from kafkacore._fast.record.record cimport (
-    BATCH_OK, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
+    BATCH_OK, HEADER_BYTES, BatchHeader, has_producer_id, is_control, is_transactional, last_offset, parse_header,
 )
 from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of
 from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reserve, segment_write_indexes
 from kafkacore._fast.codec.thread_context cimport thread_codec
-from kafkacore._fast.log.txn_index cimport txn_index_append
+from kafkacore._fast.log.txn_index cimport txn_index_open, txn_index_write
 from kafkacore._fast.record.validate cimport (
     FAULT_NONE, ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
     rewrite_batch, rewrite_room, stamp_batch, validate_batch,
@@ -193,8 +193,34 @@ cdef void note_unflushed(Log *log) noexcept nogil:
         log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)
 
 
-cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
-    cdef int result = txn_index_append(log.active, ended)
+cdef bint aborts(Log *log, const uint8_t *batch, size_t size, const BatchHeader *header) noexcept nogil:
+    """Returns whether the batch will abort an open transaction, and so needs an entry in the transaction index."""
+    cdef Producer *producer
+    if not is_abort_marker(batch, size, header):
+        return False
+    producer = producers_find(log.producers, header.producer_id)
+    return producer != NULL and producer.transaction_first_offset >= 0
+
+
+cdef int open_aborted(Log *log, int *file) noexcept nogil:
+    """Opens the transaction index before a marker is written, so that the entry cannot fail for want of a file
+    descriptor. If no descriptor is free, the append is refused, and the directory stays online."""
+    file[0] = txn_index_open(log.active)
+    if file[0] >= 0:
+        return 0
+    if not is_short_of_files(file[0]):
+        io_fail(log.dir, -file[0])
+        log.state = LOG_FAILED
+    return KAFKA_STORAGE_ERROR
+
+
+cdef void close_aborted(Log *log, int file) noexcept nogil:
+    if file >= 0:
+        log.dir.disk.close(log.dir.disk.self, file)
+
+
+cdef int note_aborted(Log *log, int file, const EndedTransaction *ended) noexcept nogil:
+    cdef int result = txn_index_write(log.active, file, ended)
     if result == 0:
         store64(&log.last_aborted_offset, ended.last_offset)
         return 0
@@ -208,11 +234,23 @@ cdef inline bint is_from_client(int origin) noexcept nogil:
     return origin == ORIGIN_CLIENT or origin == ORIGIN_TRANSACTION
 
 
+cdef int note_prepared(Log *log, const Prepared *prepared, int file) noexcept nogil:
+    """Notes the batch that was written. `file` is the open transaction index if the batch aborts a transaction."""
+    cdef EndedTransaction ended
+    if not prepared.idempotent:
+        return 0
+    # The call cannot fail, because a place for the producer was reserved. The batch already has its final offsets and
+    # timestamps.
+    producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
+    log.first_unstable_offset = producers_first_unstable(log.producers)
+    return note_aborted(log, file, &ended) if ended.last_offset >= 0 and ended.aborted else 0
+
+
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil:
     cdef BatchHeader *header = &info.validated.header
     cdef ProducerBatch duplicate
-    cdef EndedTransaction ended
+    cdef int file = -1
     cdef int64_t first = log.end_offset
     cdef int64_t last = first + header.last_offset_delta
     cdef int error = state_error(log, blocked)
@@ -236,24 +274,23 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
             return error
     if should_roll(log, <int64_t> prepared.size, info.validated.max_timestamp, last):
         return log_start_roll(log, first, blocked)
+    if prepared.idempotent and aborts(log, prepared.data, prepared.size, header):
+        error = open_aborted(log, &file)
+        if error != 0:
+            return error
     if segment_reserve(log.active) < 0 or (
             prepared.idempotent and producers_reserve(log.producers, header) < 0) or (
             epochs_assign(log, leader_epoch, first) < 0):
+        close_aborted(log, file)
         return UNKNOWN_SERVER_ERROR
     assign_offsets(prepared.data, first, leader_epoch)
     error = write_bytes(log, prepared.data, prepared.size)
+    if error == 0:
+        note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
+        error = note_prepared(log, prepared, file)
+    close_aborted(log, file)
     if error != 0:
         return error
-    note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
-    if prepared.idempotent:
-        # The call cannot fail, because a place for the producer was reserved. The batch already has its final offsets
-        # and timestamps.
-        producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
-        log.first_unstable_offset = producers_first_unstable(log.producers)
-        if ended.last_offset >= 0 and ended.aborted:
-            error = note_aborted(log, &ended)
-            if error != 0:
-                return error
     write_waiting_entries(log)
     keep_ahead(log)
     note_unflushed(log)
@@ -282,23 +319,51 @@ cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransa
 
 # --- batches that already have their offsets ---
 
-cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nogil:
-    """Reserves a place for the producer of every batch, so that recording a batch needs no memory."""
+cdef int reserve_all(Log *log, const uint8_t *records, size_t size, bint *may_abort) noexcept nogil:
+    """Reserves a place for the producer of every batch, so that recording a batch needs no memory. Sets `may_abort` if
+    a batch may abort a transaction. The transaction can begin in an earlier one of these batches."""
     cdef size_t at = 0
     cdef BatchHeader header
+    cdef bint begins = False
+    may_abort[0] = False
     while at < size:
         parse_header(records + at, size - at, &header)
-        if header.magic >= 2 and has_producer_id(&header) and producers_reserve(log.producers, &header) < 0:
-            return -ENOMEM
+        if header.magic >= 2 and has_producer_id(&header):
+            if producers_reserve(log.producers, &header) < 0:
+                return -ENOMEM
+            if not is_control(&header):
+                begins |= is_transactional(&header)
+            elif aborts(log, records + at, size - at, &header) or (
+                    begins and is_abort_marker(records + at, size - at, &header)):
+                may_abort[0] = True
         at += <size_t> header.size_bytes
     return 0
 
 
-cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
-                            AppendInfo *info) noexcept nogil:
+cdef int note_checked(Log *log, const uint8_t *records, size_t size, int file) noexcept nogil:
+    """Notes the batches that were written. `file` is the open transaction index if a batch may abort a transaction."""
     cdef BatchHeader header
     cdef EndedTransaction ended
     cdef size_t at = 0
+    cdef int error = 0
+    while at < size:
+        parse_header(records + at, size - at, &header)
+        if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
+            # The batch is in the file but not in the state in memory, and only a restart can repair that.
+            io_fail(log.dir, ENOMEM)
+            log.state = LOG_FAILED
+            return KAFKA_STORAGE_ERROR
+        note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)
+        if ended.last_offset >= 0 and ended.aborted and error == 0:
+            error = note_aborted(log, file, &ended)
+        at += <size_t> header.size_bytes
+    return error
+
+
+cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
+                            AppendInfo *info) noexcept nogil:
+    cdef int file = -1
+    cdef bint may_abort
     cdef int error = state_error(log, blocked)
     if error != 0:
         return error
@@ -313,22 +378,14 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
         return RECORD_LIST_TOO_LARGE
     if should_roll(log, <int64_t> checked.valid_bytes, checked.max_timestamp, checked.last_offset):
         return log_start_roll(log, checked.first_offset, blocked)
-    if reserve_all(log, records, checked.valid_bytes) < 0:
+    if reserve_all(log, records, checked.valid_bytes, &may_abort) < 0:
         return UNKNOWN_SERVER_ERROR
-    error = write_bytes(log, records, checked.valid_bytes)
-    if error != 0:
-        return error
-    while at < checked.valid_bytes:
-        parse_header(records + at, checked.valid_bytes - at, &header)
-        if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
-            # The batch is in the file but not in the state in memory, and only a restart can repair that.
-            io_fail(log.dir, ENOMEM)
-            log.state = LOG_FAILED
-            return KAFKA_STORAGE_ERROR
-        note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)
-        if ended.last_offset >= 0 and ended.aborted and error == 0:
-            error = note_aborted(log, &ended)
-        at += <size_t> header.size_bytes
+    error = open_aborted(log, &file) if may_abort else 0
+    if error == 0:
+        error = write_bytes(log, records, checked.valid_bytes)
+    if error == 0:
+        error = note_checked(log, records, checked.valid_bytes, file)
+    close_aborted(log, file)
     if error != 0:
         return error
     write_waiting_entries(log)

@@ -75,6 +75,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
 # producer's epoch, except if the coordinator sends the marker again (KIP-1228).
 cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size_t size, const BatchHeader *header,
                                 bint bumped) noexcept nogil
+# Returns whether the batch is a marker that aborts a transaction.
+cdef bint is_abort_marker(const uint8_t *batch, size_t size, const BatchHeader *header) noexcept nogil
 # Reserves a place for the batch's producer, so that `producers_note_batch` cannot fail. Returns 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
 # Notes a whole batch of magic 2 that is in the log: its sequence numbers, or, if the batch is a marker, the end of a

@@ -200,6 +200,16 @@ cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size
     return 0
 
 
+cdef bint is_abort_marker(const uint8_t *batch, size_t size, const BatchHeader *header) noexcept nogil:
+    cdef int kind
+    cdef int32_t coordinator_epoch
+    cdef int64_t delta_ms
+    if header.magic < 2 or not is_control(header) or <size_t> header.size_bytes > size:
+        return False
+    return parse_marker(batch, <size_t> header.size_bytes, &kind, &coordinator_epoch,
+                        &delta_ms) and kind == MARKER_ABORT
+
+
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil:
     cdef Transaction *transactions
     cdef int32_t capacity

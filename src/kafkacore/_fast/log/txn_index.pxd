@@ -17,7 +17,10 @@ ctypedef struct AbortedTransaction:
 
 # Parses the 34 bytes of an entry. Returns 0, or -EINVAL if the entry has an unknown version.
 cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
-cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
+# Opens the file, and creates it if it does not exist. Returns a handle that the caller must close, or -errno.
+cdef int txn_index_open(Segment *segment) noexcept nogil
+cdef int txn_index_write(Segment *segment, int file, const EndedTransaction *ended) noexcept nogil
+cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil  # opens, writes and closes
 cdef int txn_index_reset(Segment *segment) noexcept nogil
 # Removes from the index the transactions that ended at or above `end_offset`.
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil

@@ -24,13 +24,14 @@ cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept
     return 0 if be16(raw) == ENTRY_VERSION else -EINVAL
 
 
-cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil:
+cdef int txn_index_open(Segment *segment) noexcept nogil:
+    return segment_open_part(segment, b".txnindex", O_RDWR | O_CREAT | O_CLOEXEC)
+
+
+cdef int txn_index_write(Segment *segment, int file, const EndedTransaction *ended) noexcept nogil:
     cdef const Disk *disk = segment.disk
     cdef uint8_t entry[ABORTED_ENTRY_BYTES]
     cdef int64_t at
-    cdef int file = segment_open_part(segment, b".txnindex", O_RDWR | O_CREAT | O_CLOEXEC)
-    if file < 0:
-        return file
     put16(entry, ENTRY_VERSION)
     put64(entry + 2, ended.producer_id)
     put64(entry + 10, ended.first_offset)
@@ -39,8 +40,17 @@ cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexc
     at = disk.size(disk.self, file)
     if at >= 0:
         at = disk.pwrite(disk.self, file, entry, ABORTED_ENTRY_BYTES, at)
-    disk.close(disk.self, file)
     return <int> at if at < 0 else 0
+
+
+cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil:
+    cdef int result
+    cdef int file = txn_index_open(segment)
+    if file < 0:
+        return file
+    result = txn_index_write(segment, file, ended)
+    segment.disk.close(segment.disk.self, file)
+    return result
 
 
 cdef int64_t read_kept(const Segment *segment, AbortedTransaction **into) noexcept nogil:

@@ -77,6 +77,27 @@ def test_readers_of_committed_records_lose_no_whole_batch(tmp_path: Path, row: R
         assert field(found, name) == field(sound, name)
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row.end == 40], ids=lambda row: row.name)
+def test_log_of_every_row_can_be_truncated_into_each_segment(tmp_path: Path, row: Row) -> None:
+    now_ms = int(time.time() * 1000)
+    bases = damaged_logs.prepare(tmp_path / "data", now_ms, row)
+    manager = loaded(tmp_path / "data")
+    (handle,) = list(manager)
+    for base in reversed(bases):
+        if base + 1 > handle.log_start_offset:
+            handle.truncate_to(base + 1)
+            assert handle.directory.offline_errno == 0
+            assert handle.end_offset <= base + 1
+    end = handle.end_offset
+    handle.become_leader(1, 4)
+    assert handle.append(record()).first_offset == end
+    manager.close()
+    again = loaded(tmp_path / "data")
+    (handle,) = list(again)
+    assert handle.end_offset == end + 1
+    again.close()
+
+
 def test_document_has_every_row() -> None:
     text = DOCUMENT.read_text()
     assert [row.name for row in ROWS if f"| {row.name} |" not in text] == []

@@ -1,6 +1,6 @@
 """Implements truncate.pxd: truncates a log (UnifiedLog.truncateTo, truncateFullyAndStartAt)."""
 
-from libc.errno cimport ENOMEM
+from libc.errno cimport EINVAL, ENOMEM
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
@@ -178,6 +178,8 @@ cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
         result = segment_load_indexes(segment)
+        if result == -EINVAL:
+            result = 0  # a damaged index has no entries in memory, and the truncation empties its file
     if result == 0:
         result = segment_reserve(segment)
     if result == 0:

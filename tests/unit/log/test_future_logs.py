@@ -265,6 +265,19 @@ def test_retention_and_deletion_during_a_move_apply_to_the_moved_log(paths: tupl
     manager.close()
 
 
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("start", [30, 31, 32, 88])
+def test_log_moves_when_its_start_is_within_a_batch(paths: tuple[str, str], start: int, compacts: bool) -> None:
+    manager = manager_of(paths, LogSettings(segment_bytes=4096, compact_policy=compacts))
+    handle = led(manager, paths[0])
+    assert handle.delete_records(start) == (0, start, None)
+    before = stored(handle)
+    move(manager, paths[1])
+    assert handle.directory.path == paths[1]
+    assert (handle.log_start_offset, handle.end_offset, stored(handle)) == (start, 90, before)
+    manager.close()
+
+
 @pytest.mark.parametrize("copied", [1, 0])
 @pytest.mark.parametrize("batches", [30, 0])
 def test_copy_restarts_when_the_log_start_passes_the_copied_part(

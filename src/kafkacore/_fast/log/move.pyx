@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strdup
 
-from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
 from kafkacore._fast.base.atomics cimport load64, store32, store64, store_ptr
 from kafkacore._fast.wait.io cimport LogDir, LogDirectory
 from kafkacore._fast.log.log cimport (
@@ -134,10 +134,15 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
     cdef uint8_t *block
     cdef int64_t copied = 0
     cdef int64_t offset = locked(&into.log, &into.log.end_offset)
+    cdef int64_t start = locked(&source.log, &source.log.log_start_offset)
     cdef LogConfig *config = log_hold_config(&into.log)
     cdef int64_t limit = min(max_bytes, config.segment_bytes, <int64_t> BLOCK_BYTES)
-    cdef int error = look(source, offset, limit, &found)
+    cdef int error = look(source, max(offset, start), limit, &found)
     config_release(config)
+    if error == 0 and offset < start and (found.size == 0 or found.first_offset > offset):
+        # Otherwise the log start is in the middle of the first batch, and the copy has the whole batch.
+        segment_release(found.segment)
+        error = OFFSET_OUT_OF_RANGE
     if error != 0:
         return refused(error)
     if found.size > 0:

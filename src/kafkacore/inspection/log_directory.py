@@ -16,17 +16,9 @@ from kafkacore.inspection.refusals import MetadataInspection
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import lock_holder
 from kafkacore.storage import bootstrap, clean_shutdown, directory_lock, names, partition_metadata, quorum_state
-from kafkacore.storage.checkpoints import (
-    CLEANER_OFFSET,
-    LOG_START_OFFSET,
-    RECOVERY_POINT,
-    REPLICATION_OFFSET,
-    LeaderEpochCheckpoint,
-    OffsetCheckpoint,
-)
+from kafkacore.storage.checkpoints import OFFSETS, LeaderEpochCheckpoint, OffsetCheckpoint
 from kafkacore.storage.errors import LogDirectoryError, reason
 
-_CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, REPLICATION_OFFSET, CLEANER_OFFSET)
 _ENTRY_BYTES: Final = {
     names.OFFSET_INDEX: OFFSET_ENTRY_SIZE,
     names.TIME_INDEX: TIME_ENTRY_SIZE,
@@ -60,7 +52,7 @@ class LogDirectoryInspection:
         except OSError as error:
             self._findings.problems.append(reason(error))
             return
-        for name in _CHECKPOINTS:
+        for name in OFFSETS:
             self._try(OffsetCheckpoint(self._directory, name).read)
         self._sort_out(sorted(found))
         if has_metadata:

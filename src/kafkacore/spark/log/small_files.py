@@ -11,17 +11,9 @@ from kafkacore._fast.log.index_files import aborted_transactions, offset_entries
 from kafkacore.spark.log.layout import LogDirectory, Replica, segments
 from kafkacore.spark.log.rows import micros
 from kafkacore.storage import names
-from kafkacore.storage.checkpoints import (
-    CLEANER_OFFSET,
-    LOG_START_OFFSET,
-    RECOVERY_POINT,
-    REPLICATION_OFFSET,
-    LeaderEpochCheckpoint,
-    OffsetCheckpoint,
-)
+from kafkacore.storage.checkpoints import OFFSETS, LeaderEpochCheckpoint, OffsetCheckpoint
 from kafkacore.storage.errors import MalformedFileError
 
-CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, REPLICATION_OFFSET, CLEANER_OFFSET)
 _INDEXES: Final = {names.OFFSET_INDEX: "offset", names.TIME_INDEX: "time", names.TRANSACTION_INDEX: "transaction"}
 
 
@@ -29,7 +21,7 @@ def checkpoint_rows(log_dir: LogDirectory, replicas: list[Replica]) -> Iterator[
     """Returns one row for each entry in the checkpoints of a log directory and in the leader epoch checkpoints of its
     replicas."""
     place = {"broker": log_dir.broker, "directory": log_dir.path}
-    for name in CHECKPOINTS:
+    for name in OFFSETS:
         try:
             entries = OffsetCheckpoint(log_dir.path, name).read()
         except (MalformedFileError, OSError) as error:

@@ -292,12 +292,13 @@ class Plane:
         return len(self._regular)
 
     def _start(self, inbound: InboundRequest) -> None:
+        body = memoryview(inbound)[inbound.header_size :]
         try:
             context = RequestContext(*inbound.head(self.listener_names))
-            body = memoryview(inbound)[inbound.header_size :]
             self._proceed(inbound, body, self._answer(context, body))
         except Exception as error:  # noqa: BLE001 - any error closes the connection and is logged
             self._refuse(inbound, error)
+            _release(body)
 
     def _proceed(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
         """Sends a response that is there already. Otherwise lets the request wait for it."""

@@ -181,6 +181,7 @@ def test_all_partitions_of_a_topic_take_its_id_when_leader_and_isr_names_it_for_
     assert image.topic("t").topic_id == ID
     assert [broker.role("t", index).leader for index in (0, 1)] == [ME, ME]
     assert image.topic_by_id(made_id("t")) is None
+    assert image.topic_overrides("t") == {"retention.ms": "1"}, "the settings belong to the name"
     assert error_of(broker(leader_and_isr(7), 7)) == ErrorCode.STALE_CONTROLLER_EPOCH, "stale the second time"
     other = leader_and_isr(7, topic_id=Uuid(b"o" * 16), leader_epoch=9)
     assert error_of(broker(other, 7)) == ErrorCode.INCONSISTENT_TOPIC_ID
@@ -402,6 +403,28 @@ def test_a_topic_gets_its_new_id_when_it_was_created_again(broker):
     image = broker.roots.view.image
     assert image.topic("t").topic_id == Uuid(b"n" * 16)
     assert broker.seen("t", 1) is None
+
+
+def test_a_topic_keeps_its_other_partitions_and_settings_in_the_view_when_it_gets_an_id(broker):
+    count = PARTITIONS_AT_ONCE + 1
+    broker(update_metadata(6, indexes=range(count)), 6)
+    before = []
+    broker.roots.view.subscribe(lambda image, delta: before.append((image.partition_count, image.topic_overrides("t"))))
+    broker(update_metadata(8, indexes=(0,)), 8)
+    assert broker.roots.view.image.topic("t").topic_id == ID
+    assert set(map(str, before)) == {str((count, {"retention.ms": "1"}))}
+    broker(update_metadata(8, indexes=(count - 1,), leader=-2), 8)
+    assert broker.roots.view.image.partition_count == count - 1
+
+
+def test_a_broker_reads_the_settings_again_when_the_id_of_a_topic_changes_in_the_view(broker):
+    """Nobody tells this broker about the settings of a topic that was deleted and created again."""
+    broker(update_metadata(6), 6)
+    broker(update_metadata(8), 8)
+    assert broker.loaded == ["t", "t"]
+    broker(update_metadata(8, topic_id=Uuid(b"n" * 16)), 8)
+    assert broker.loaded == ["t", "t", "t"]
+    assert broker.roots.view.image.topic_overrides("t") == {"retention.ms": "1"}
 
 
 @pytest.mark.parametrize("version", range(5))

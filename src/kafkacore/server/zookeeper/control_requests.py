@@ -296,12 +296,13 @@ class ControlRequests:
                 self._roots.take_roles(self._moved_away(part))
             if states:
                 self.knows_topics.set()
-            fresh = sorted({state.topic.name for state in states if known.topic(state.topic.name) is None})
+            fresh = sorted({key.name for key in {state.topic for state in states} if not _is_known(known, key)})
             told_in = self.controller_epoch, self._broker_epoch()
             is_first, self._told_in = told_in != self._told_in, told_in
         # The response does not wait for these reads.
         if fresh:
-            # Clients may ask for the configuration of a topic that this broker does not host.
+            # Clients may ask for the configuration of a topic that this broker does not host. A topic with another id
+            # may have been deleted and created again, with other settings.
             self._read_soon(self._load_configs(fresh))
         if is_first:
             self._read_soon(self._forget_deleted())
@@ -367,6 +368,11 @@ def _id_of(image: MetadataImage, name: str, told: Uuid) -> Uuid:
         return told
     topic = image.topic(name)
     return made_id(name) if topic is None else topic.topic_id
+
+
+def _is_known(image: MetadataImage, key: TopicKey) -> bool:
+    topic = image.topic(key.name)
+    return topic is not None and topic.topic_id == key.topic_id
 
 
 def _seen(key: TopicKey, told: Any) -> PartitionState:

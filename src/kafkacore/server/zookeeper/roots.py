@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkacore.metadata.edit import Edit
-from kafkacore.metadata.image import ConfigKey, Topic
+from kafkacore.metadata.image import TOPIC, ConfigKey, MetadataImage
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun
 from kafkacore.metadata.partitions import Partition
 from kafkacore.metadata.publishing import MetadataPublisher
@@ -28,7 +28,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO, Uuid
+from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 
 NO_LEADER: Final = -1
 NO_BROKER_EPOCH: Final = -1  # in ZooKeeper mode, no controller request contains the epochs of the other brokers
@@ -110,30 +110,7 @@ class ZooKeeperRoots:
     def take_roles(self, states: Iterable[PartitionState]) -> None:
         """Sets partitions of this broker exactly as given. A topic that had no id takes the id of its given
         partitions."""
-        told = list(states)
-        image = self.roles.image
-        without_id: dict[TopicKey, Topic] = {}
-        for key in dict.fromkeys(state.topic for state in told):
-            topic = image.topic(key.name)
-            if topic is not None and topic.topic_id != key.topic_id and is_made(topic.topic_id):
-                without_id[key] = topic
-        if not without_id:
-            self._take(self.roles, told)
-            return
-        named = {(state.topic.name, state.partition_id) for state in told}
-        others = [
-            role_of(key, known)
-            for key, topic in without_id.items()
-            for index in range(len(topic.partition_rows))
-            if (key.name, index) not in named and (known := image.partition(topic, index)) is not None
-        ]
-
-        def work(edit: Edit) -> None:
-            for topic in without_id.values():
-                edit.remove_topic(RemoveTopicRecord(topic_id=topic.topic_id), -1)
-            _put(edit, [*told, *others])
-
-        _publish(self.roles, work)
+        self._take(self.roles, list(states))
 
     def delete_replicas(self, partitions: Iterable[tuple[TopicKey, int]]) -> None:
         """Removes these partitions from this broker, with their logs."""
@@ -181,9 +158,8 @@ class ZooKeeperRoots:
 
         def work(edit: Edit) -> None:
             _set_brokers(edit, live, self._node_id, self._broker_epoch())
+            _put(edit, _with_ids(edit, self.view.image, states))
             _drop(edit, gone)
-            _forget_renamed(edit, states)
-            _put(edit, states)
 
         _publish(self.view, work)
         if _brokers_differ(self.roles.image.brokers, self.view.image.brokers):
@@ -191,12 +167,7 @@ class ZooKeeperRoots:
 
     def add_to_view(self, states: Sequence[PartitionState]) -> None:
         """Adds more partitions from the UpdateMetadata that `take_view` has applied."""
-
-        def work(edit: Edit) -> None:
-            _forget_renamed(edit, states)
-            _put(edit, states)
-
-        _publish(self.view, work)
+        self._take(self.view, states)
 
     def forget(self, deleted: Collection[TopicKey]) -> None:
         """Removes deleted topics from the view, and ends the roles in their partitions. The logs stay."""
@@ -217,9 +188,9 @@ class ZooKeeperRoots:
             if (known := roles.partition(topic, index)) is not None and known.leader != NO_LEADER
         )
 
-    def _take(self, publisher: MetadataPublisher, states: list[PartitionState]) -> None:
+    def _take(self, publisher: MetadataPublisher, states: Sequence[PartitionState]) -> None:
         if states:
-            _publish(publisher, lambda edit: _put(edit, states))
+            _publish(publisher, lambda edit: _put(edit, _with_ids(edit, publisher.image, states)))
 
     # --- configurations ---
 
@@ -267,13 +238,33 @@ def _partition_id(state: PartitionState) -> int:
     return state.partition_id
 
 
-def _forget_renamed(edit: Edit, states: Sequence[PartitionState]) -> None:
-    """Removes each topic whose name now belongs to another topic id, because the topic was deleted and created
-    again."""
-    for key in dict.fromkeys(state.topic for state in states):
-        known = edit.topic_id_of(key.name)
-        if known is not None and known != key.topic_id:
-            edit.remove_topic(RemoveTopicRecord(topic_id=known), -1)
+def _with_ids(edit: Edit, image: MetadataImage, states: Sequence[PartitionState]) -> Sequence[PartitionState]:
+    """Removes each topic whose name now belongs to another topic id. Returns the states that the caller must write.
+
+    If the topic had no id before, it is still the same topic. It keeps its settings, and the returned states include
+    its other partitions. Otherwise the topic was deleted and created again, and it keeps nothing.
+    """
+    renamed = [
+        (key, topic)
+        for key in dict.fromkeys(state.topic for state in states)
+        if (topic := image.topic(key.name)) is not None and topic.topic_id != key.topic_id
+    ]
+    if not renamed:
+        return states
+    told = {(state.topic.name, state.partition_id) for state in states}
+    written = list(states)
+    for key, topic in renamed:
+        edit.remove_topic(RemoveTopicRecord(topic_id=topic.topic_id), -1)
+        if not is_made(topic.topic_id):
+            continue
+        for setting, value in image.topic_overrides(key.name).items():
+            edit.set_config(ConfigRecord(resource_type=TOPIC, resource_name=key.name, name=setting, value=value), -1)
+        written += [
+            role_of(key, known)
+            for index in range(len(topic.partition_rows))
+            if (key.name, index) not in told and (known := image.partition(topic, index)) is not None
+        ]
+    return written
 
 
 def _drop(edit: Edit, gone: Iterable[tuple[TopicKey, int]]) -> None:
@@ -282,7 +273,7 @@ def _drop(edit: Edit, gone: Iterable[tuple[TopicKey, int]]) -> None:
         by_topic.setdefault(topic, []).append(index)
     for key, indexes in by_topic.items():
         known = edit.topic_id_of(key.name)
-        if known is not None and key.topic_id in (known, ZERO):
+        if known is not None and key.topic_id == known:
             edit.drop_partitions(known, indexes)
 
 

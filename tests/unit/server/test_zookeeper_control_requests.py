@@ -427,6 +427,12 @@ def test_a_broker_reads_the_settings_again_when_the_id_of_a_topic_changes_in_the
     assert broker.roots.view.image.topic_overrides("t") == {"retention.ms": "1"}
 
 
+def test_a_topic_goes_when_its_deletion_names_an_id_that_this_broker_does_not_know_yet(broker):
+    broker(update_metadata(6, indexes=(0, 1)), 6)
+    broker(update_metadata(8, indexes=(0, 1), leader=-2), 8)
+    assert broker.roots.view.image.topic("t") is None
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_a_replica_has_no_leader_when_stop_replica_keeps_its_log(broker, version):
     broker(leader_and_isr(leader=OTHER), 7)

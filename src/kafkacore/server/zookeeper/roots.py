@@ -273,7 +273,7 @@ def _drop(edit: Edit, gone: Iterable[tuple[TopicKey, int]]) -> None:
         by_topic.setdefault(topic, []).append(index)
     for key, indexes in by_topic.items():
         known = edit.topic_id_of(key.name)
-        if known is not None and key.topic_id == known:
+        if known is not None and (key.topic_id == known or is_made(known)):
             edit.drop_partitions(known, indexes)
 
 

@@ -179,8 +179,8 @@ class Session:
             return
         while self._waiting:
             call = self._waiting.popleft()
-            if not call.sent:
-                self._finish(call, Code.SESSION_EXPIRED)
+            for position in range(call.sent, len(call.operations)):
+                self._settle(call, position, Result(Code.SESSION_EXPIRED))
         self._xid = self._xid % jute.LAST_XID + 1
         self._sent.append(_Sent(self._xid, 0, None, None, 0, now))
         self._send(jute.encode_close(self._xid), now)

@@ -313,6 +313,23 @@ def test_closing_waits_for_requests_under_way_and_refuses_the_rest():
     assert driver.states[-1] == "CLOSED"
 
 
+@pytest.mark.parametrize("early", [0, 2])
+def test_a_call_ends_when_its_session_is_closed_after_part_of_it_was_sent(early):
+    """`early` of the operations that were sent are answered before the close."""
+    driver = Driver(max_outstanding_bytes=1_000).open().greeted()
+    driver.submit("many", *[SetData("/a", bytes(200))] * 10)
+    driver.submit("unsent", Exists("/a"))
+    for xid in range(1, early + 1):
+        driver.answer(xid, SetData("/a", b""), Result(Code.OK, STAT))
+    sent = len(driver.sent) - 1
+    driver.session.close(driver.now)
+    for xid in range(early + 1, sent + 1):
+        driver.answer(xid, SetData("/a", b""), Result(Code.OK, STAT))
+    driver.answer(sent + 1, None, Result(Code.OK))
+    rest = ["SESSION_EXPIRED"] * (10 - sent)
+    assert sorted(driver.finished) == [("many", ["OK"] * sent + rest), ("unsent", ["SESSION_EXPIRED"])]
+
+
 def test_session_closes_when_the_server_does_not_confirm_the_end():
     driver = Driver().open().greeted(timeout_ms=60_000)
     driver.session.close(driver.now)

@@ -116,12 +116,14 @@ class Counts:
 @dataclass(eq=False)
 class IsrManager:
     """Decides the ISRs. Belongs to one event loop. `led` finds a partition of this broker. `broker_epoch` returns this
-    broker's epoch. `image` is the metadata image that the replica manager applied last.
+    broker's epoch. `in_image` returns a partition's key in the image; only a topic that had no id changes its key.
+    `image` is the metadata image that the replica manager applied last.
     """
 
     node_id: int
     led: Callable[[Key], Led | None]
     broker_epoch: Callable[[], int]
+    in_image: Callable[[Key], Key]
     image: MetadataImage = EMPTY_IMAGE
     counts: Counts = field(default_factory=Counts)
     _proposals: dict[Key, Proposal] = field(default_factory=dict)
@@ -138,7 +140,7 @@ class IsrManager:
         """Checks partitions whose followers have changed or whose leadership has started. If a partition has a
         proposal, it is checked when that proposal has ended.
         """
-        for key in keys:
+        for key in map(self.in_image, keys):
             if key not in self._proposals:
                 self._propose(key)
 
@@ -189,12 +191,23 @@ class IsrManager:
         image, ends the partition's proposal, because the committed state takes precedence.
         """
         self.image = image
+        self._take_ids()
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:
             del self._ahead[key]
         for proposal in [each for each in self._proposals.values() if self._is_over(each)]:
             self._note_if_granted(proposal)
             self._end(proposal.key)
         self._look_later()
+
+    def _take_ids(self) -> None:
+        """Moves the state of each partition whose topic has just got an id. A pending proposal must not end, because
+        the controller may apply it."""
+        held: tuple[dict[Key, Any], ...] = (self._proposals, self._unsent, self._ahead, self._later)
+        for each in held:
+            for key, now in [(key, now) for key in each if (now := self.in_image(key)) != key]:
+                each[now] = each.pop(key)
+        for key, proposal in self._proposals.items():
+            proposal.key = key
 
     def _is_over(self, proposal: Proposal) -> bool:
         now = self._committed(proposal.key)
@@ -266,7 +279,9 @@ class IsrManager:
             return False
         calm = True
         results = {
-            (Uuid(topic.topic_id), each.partition_index): each for topic in answer.topics for each in topic.partitions
+            self.in_image((Uuid(topic.topic_id), each.partition_index)): each
+            for topic in answer.topics
+            for each in topic.partitions
         }
         sent, self._sent = self._sent, []
         for proposal in sent:

@@ -43,8 +43,10 @@ class BrokerReplicas:
         edges = PartitionEdges(config.replica_lag_time_max_ms, environment)
         self.fetchers = fetchers
         self.manager = ReplicaManager(config.node_id, config, logs, publish, on_config, fetchers, edges)
-        self.isrs = IsrManager(config.node_id, lambda key: self.manager.by_id(*key), broker_epoch)
-        self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault, self.manager.in_image)
+        self.isrs = IsrManager(
+            config.node_id, lambda key: self.manager.by_id(*key), broker_epoch, self.manager.in_image
+        )
+        self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault)
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Applies a newer metadata image."""

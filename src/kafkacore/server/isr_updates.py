@@ -13,7 +13,7 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import KafkaError
-from kafkacore.replication.isr_manager import IsrManager, Key
+from kafkacore.replication.isr_manager import IsrManager
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.watched import watch
 
@@ -33,12 +33,8 @@ class IsrUpdates:
         send: Callable[[Any], Awaitable[Any]],
         timers: Scheduler,
         on_fault: Callable[[BaseException], None],
-        in_image: Callable[[Key], Key],
     ) -> None:
-        """Creates the object without checks in progress. `in_image` takes a partition's key in a native log, and
-        returns the partition's key in the metadata image."""
         self._isrs = isrs
-        self._in_image = in_image
         self._edges = edges
         self._send = send
         self._on_fault = on_fault
@@ -64,7 +60,7 @@ class IsrUpdates:
         self._go_on()
 
     def _deliver(self) -> None:
-        self._isrs.look(map(self._in_image, self._edges.take(EDGES_IN_A_TURN)))
+        self._isrs.look(self._edges.take(EDGES_IN_A_TURN))
         self._go_on()
 
     def _go_on(self) -> None:

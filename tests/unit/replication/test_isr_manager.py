@@ -80,7 +80,7 @@ class World:
     def __init__(self, partitions: int = 1, isr: Sequence[int] = (ME,), state: int = RECOVERED) -> None:
         self.logs = {(TOPIC, index): Log(index) for index in range(partitions)}
         self.publisher = MetadataPublisher()
-        self.isrs = IsrManager(ME, self.logs.get, lambda: EPOCHS[ME])
+        self.isrs = IsrManager(ME, self.logs.get, lambda: EPOCHS[ME], lambda key: key)
         self.publisher.subscribe(self._apply)
         self.commit(FeatureLevelRecord(name="metadata.version", feature_level=29))
         rows = [

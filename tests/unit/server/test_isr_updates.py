@@ -18,12 +18,14 @@ from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.made_ids import made_id
 from kafkacore.protocol.messages import (
     AlterPartitionResponse,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
@@ -32,7 +34,8 @@ from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.server import isr_updates
 from kafkacore.server.isr_updates import IsrUpdates
 
-TOPIC = Uuid(b"t" * 16)
+TOPIC = made_id("t")
+GIVEN = Uuid(b"g" * 16)
 DIRECTORY = Uuid(b"d" * 16)
 ME, OTHER = 1, 2
 MY_EPOCH, OTHER_EPOCH = 11, 22
@@ -44,16 +47,20 @@ class Broker:
     """A broker that leads a partition with one follower, and a stub of the controller."""
 
     def __init__(self, path: Path) -> None:
+        self.topic_id = TOPIC
         self.clock = ManualClock()
         self.environment = Environment(self.clock)
         self.directory = LogDirectory(self.environment, str(path))
         self.log = PartitionHandle(self.directory, "t", 0, TOPIC)
         self.edges = PartitionEdges(MAX_LAG_MS, self.environment)
         self.log.report_to(self.edges)
-        self.isrs = IsrManager(ME, {(TOPIC, 0): self.log}.get, lambda: MY_EPOCH)
+        self.isrs = IsrManager(
+            ME, lambda key: self.log if key == (self.topic_id, 0) else None, lambda: MY_EPOCH,
+            lambda key: (self.topic_id, 0) if key == (TOPIC, 0) else key,
+        )  # fmt: skip
         self.timers = Scheduler(self.environment, asyncio.get_running_loop().call_later)
         self.asked: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
-        self.updates = IsrUpdates(self.isrs, self.edges, self._send, self.timers, fail, lambda key: key)
+        self.updates = IsrUpdates(self.isrs, self.edges, self._send, self.timers, fail)
         self.publisher = MetadataPublisher()
         self.publisher.subscribe(self._apply)
 
@@ -73,6 +80,11 @@ class Broker:
 
     def commit(self, *records: Any) -> None:
         self.publisher.apply(records, self.publisher.applied_offset + 1, 1, 1)
+
+    def give_id(self) -> None:
+        """Publishes an image in which the topic has another id and the same epochs. The native log keeps its id."""
+        self.topic_id = GIVEN
+        self.commit(RemoveTopicRecord(topic_id=TOPIC), *created(GIVEN))
 
     async def request(self) -> tuple[list[tuple[int, int]], asyncio.Future[Any]]:
         """Returns the ISR in the next request, and the future for the controller's answer."""
@@ -97,11 +109,19 @@ def fail(error: BaseException) -> None:
     raise AssertionError("nothing was to fail") from error
 
 
-def accepted(isr: list[int], partition_epoch: int) -> Any:
+def accepted(isr: list[int], partition_epoch: int, topic_id: Uuid = TOPIC) -> Any:
     told = AlterPartitionResponse.PartitionData(
         partition_index=0, leader_id=ME, leader_epoch=0, isr=isr, partition_epoch=partition_epoch
     )
-    return AlterPartitionResponse(topics=[AlterPartitionResponse.TopicData(topic_id=TOPIC, partitions=[told])])
+    return AlterPartitionResponse(topics=[AlterPartitionResponse.TopicData(topic_id=topic_id, partitions=[told])])
+
+
+def created(topic_id: Uuid) -> list[Any]:
+    row = PartitionRecord(
+        topic_id=topic_id, partition_id=0, replicas=[ME, OTHER], isr=[ME], leader=ME, leader_epoch=0,
+        partition_epoch=0, directories=[DIRECTORY] * 2,
+    )  # fmt: skip
+    return [TopicRecord(name="t", topic_id=topic_id), row]
 
 
 def registration(broker_id: int, epoch: int, *, fenced: bool = False) -> Any:
@@ -117,15 +137,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     async def play(scene: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         broker = Broker(tmp_path)
-        row = PartitionRecord(
-            topic_id=TOPIC, partition_id=0, replicas=[ME, OTHER], isr=[ME], leader=ME, leader_epoch=0,
-            partition_epoch=0, directories=[DIRECTORY] * 2,
-        )  # fmt: skip
         brokers = [registration(ME, MY_EPOCH), registration(OTHER, OTHER_EPOCH)]
-        broker.commit(
-            FeatureLevelRecord(name="metadata.version", feature_level=29), *brokers,
-            TopicRecord(name="t", topic_id=TOPIC), row,
-        )  # fmt: skip
+        version = FeatureLevelRecord(name="metadata.version", feature_level=29)
+        broker.commit(version, *brokers, *created(TOPIC))
         try:
             await scene(broker)
         finally:
@@ -196,6 +210,57 @@ def test_request_is_not_sent_again_when_metadata_arrives_after_the_close(run: Ru
         await asyncio.wait([task := broker.updates._task])  # type: ignore[list-item]
         broker.commit(registration(3, 33))
         assert broker.updates._task is task, "nobody would end another task"
+
+    run(scene)
+
+
+def test_isr_changes_when_the_topic_gets_its_id_before_the_answer_arrives(run: Run) -> None:
+    """No later metadata would repair an ISR whose change this broker has forgotten."""
+
+    async def scene(broker: Broker) -> None:
+        broker.log.followed(OTHER, 0, OTHER_EPOCH)
+        _, answer = await broker.request()
+        broker.give_id()
+        answer.set_result(accepted([ME, OTHER], 1))
+        await broker.settled()
+        assert broker.log.partition_epoch == 1
+        assert in_sync(broker.log) == [OTHER]
+        broker.log.append(batch())
+        broker.clock.advance_ms(MAX_LAG_MS + 1)
+        broker.timers.catch_up()
+        isr, _ = await broker.request()
+        assert isr == [(ME, MY_EPOCH)]
+
+    run(scene)
+
+
+def test_request_is_sent_again_with_the_id_that_the_topic_got_meanwhile(run: Run) -> None:
+    async def scene(broker: Broker) -> None:
+        broker.log.followed(OTHER, 0, OTHER_EPOCH)
+        _, answer = await broker.request()
+        broker.give_id()
+        answer.set_exception(TimeoutError("no controller is active"))
+        request, answer = await broker.asked.get()
+        assert [topic.topic_id for topic in request.topics] == [GIVEN]
+        answer.set_result(accepted([ME, OTHER], 1, GIVEN))
+        await broker.settled()
+        assert in_sync(broker.log) == [OTHER]
+
+    run(scene)
+
+
+def test_committed_isr_stays_when_the_topic_gets_its_id_before_the_isr_is_in_the_metadata(run: Run) -> None:
+    async def scene(broker: Broker) -> None:
+        broker.log.followed(OTHER, 0, OTHER_EPOCH)
+        _, answer = await broker.request()
+        answer.set_result(accepted([ME, OTHER], 1))
+        await broker.settled()
+        broker.give_id()
+        broker.log.append(batch())
+        broker.clock.advance_ms(MAX_LAG_MS + 1)
+        broker.timers.catch_up()
+        isr, _ = await broker.request()
+        assert isr == [(ME, MY_EPOCH)]
 
     run(scene)
 

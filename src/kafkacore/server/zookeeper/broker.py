@@ -37,7 +37,7 @@ from kafkacore.server.zookeeper.membership import ZooKeeperMembership
 from kafkacore.server.zookeeper.metrics import channel_metrics, controller_metrics, event_metrics, session_metrics
 from kafkacore.server.zookeeper.parts import ZooKeeperParts
 from kafkacore.server.zookeeper.producer_id_znode import allocate
-from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeperRoots
+from kafkacore.server.zookeeper.roots import ZooKeeperRoots
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.server.zookeeper.state_znodes import StateZnodes
 from kafkacore.storage.names import OFFSETS_TOPIC
@@ -170,35 +170,13 @@ class ZooKeeperBroker(BrokerServer):
         return await asyncio.wrap_future(self._controllers_loop.submit(allocate(self._session)))
 
     def _take_isrs(self, answer: Any) -> None:
-        """Writes the ISRs that the controller has accepted into the `roles` image. In ZooKeeper mode, no other message
-        informs the leader of its new ISR."""
-        image = self._roots.roles.image
-        states = []
-        for told in answer.topics:
-            topic = image.topic_by_id(told.topic_id)
-            for each in told.partitions if topic is not None else ():
-                known = image.partition(topic, each.partition_index) if topic is not None else None
-                if topic is None or known is None or each.error_code:
-                    continue
-                if (each.leader_epoch, each.leader_id) != (known.leader_epoch, known.leader):
-                    continue  # a LeaderAndIsr will bring a newer role
-                if each.partition_epoch > known.partition_epoch:
-                    states.append(
-                        PartitionState(
-                            TopicKey(topic.name, topic.topic_id),
-                            known.partition,
-                            known.leader,
-                            known.leader_epoch,
-                            each.partition_epoch,
-                            known.replicas,
-                            each.isr,
-                            known.directories,
-                            each.leader_recovery_state,
-                            known.adding,
-                            known.removing,
-                        )
-                    )
-        self._roots.take_roles(states)
+        """Writes the ISRs that the controller has accepted into the `roles` image."""
+        self._roots.take_isrs(
+            (self.replicas.in_image((told.topic_id, each.partition_index)), each)
+            for told in answer.topics
+            for each in told.partitions
+            if not each.error_code
+        )
 
     async def _report_directory(self, replica: tuple[Uuid, int], directory: Uuid) -> None:
         """Does nothing: in ZooKeeper mode, no controller needs the directories of replicas."""

@@ -10,7 +10,7 @@ have the live brokers and the configurations.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import TOPIC, ConfigKey, MetadataImage
@@ -111,6 +111,29 @@ class ZooKeeperRoots:
         """Sets partitions of this broker exactly as given. A topic that had no id takes the id of its given
         partitions."""
         self._take(self.roles, list(states))
+
+    def take_isrs(self, accepted: Iterable[tuple[tuple[Uuid, int], Any]]) -> None:
+        """Writes the ISRs that the controller has accepted, given as topic id, partition and result of an
+        AlterPartition. In ZooKeeper mode, no other message informs the leader of its new ISR."""
+        image = self.roles.image
+        states = []
+        for (topic_id, index), told in accepted:
+            topic = image.topic_by_id(topic_id)
+            known = None if topic is None else image.partition(topic, index)
+            if topic is None or known is None:
+                continue
+            if (told.leader_epoch, told.leader_id) != (known.leader_epoch, known.leader):
+                continue  # a LeaderAndIsr will bring a newer role
+            if told.partition_epoch > known.partition_epoch:
+                state = role_of(TopicKey(topic.name, topic_id), known)
+                states.append(
+                    state._replace(
+                        partition_epoch=told.partition_epoch,
+                        isr=told.isr,
+                        leader_recovery_state=told.leader_recovery_state,
+                    )
+                )
+        self.take_roles(states)
 
     def delete_replicas(self, partitions: Iterable[tuple[TopicKey, int]]) -> None:
         """Removes these partitions from this broker, with their logs."""

@@ -7,7 +7,12 @@ import pytest
 from kafkacore.metadata.image import TOPIC
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.made_ids import made_id
-from kafkacore.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from kafkacore.protocol.messages import (
+    AlterPartitionResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from kafkacore.protocol.uuid import LOST_DIRECTORY, ZERO, Uuid
 from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE, ControlRequests
 from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeperRoots
@@ -185,6 +190,23 @@ def test_all_partitions_of_a_topic_take_its_id_when_leader_and_isr_names_it_for_
     assert error_of(broker(leader_and_isr(7), 7)) == ErrorCode.STALE_CONTROLLER_EPOCH, "stale the second time"
     other = leader_and_isr(7, topic_id=Uuid(b"o" * 16), leader_epoch=9)
     assert error_of(broker(other, 7)) == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+@pytest.mark.parametrize(("told_epoch", "expected"), [(9, (10, (ME,))), (11, (11, (ME, OTHER)))])
+def test_the_newer_isr_stays_when_a_topic_gets_its_id(broker, told_epoch, expected):
+    """A leader below inter.broker.protocol.version 2.7-IV2 writes its ISR to ZooKeeper itself. The controller may have
+    read the state before that write."""
+    broker(leader_and_isr(4), 4)
+    accepted = AlterPartitionResponse.PartitionData(
+        partition_index=0, leader_id=ME, leader_epoch=3, isr=[ME], partition_epoch=10
+    )
+    broker.roots.take_isrs([((made_id("t"), 0), accepted)])
+    assert (broker.role("t", 0).partition_epoch, broker.role("t", 0).isr) == (10, (ME,))
+    request = leader_and_isr(7)
+    request.topic_states[0].partition_states[0].partition_epoch = told_epoch
+    assert error_of(broker(request, 7)) == ErrorCode.NONE
+    assert broker.roots.roles.image.topic("t").topic_id == ID
+    assert (broker.role("t", 0).partition_epoch, broker.role("t", 0).isr) == expected
 
 
 @pytest.mark.parametrize("version", [5, 6, 7])

@@ -201,6 +201,11 @@ class ControlRequests:
             LOG.warning("%s-%d: LeaderAndIsr has the replicas %s, but this broker is not one of them", name,
                         told.partition_index, told.replicas)  # fmt: skip
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is not None and told.leader_epoch == newest:
+            known = image.partition(topic, told.partition_index)
+            if known is not None and known.partition_epoch > told.partition_epoch:
+                # The leader has changed the ISR since the controller read the partition's state.
+                return role_of(TopicKey(name, topic_id), known)
         return PartitionState(
             TopicKey(name, topic_id), told.partition_index, told.leader, told.leader_epoch, told.partition_epoch,
             told.replicas, told.isr, directories_of_role(told.replicas, is_new=told.is_new),

@@ -6,14 +6,22 @@ import pytest
 
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.coordinator_keys import java_hash
+from kafkacore.server.handlers.broker.find_coordinator import GROUP, TRANSACTION
 from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE
 from kafkacore.simulation.cluster import running
 from kafkacore.simulation.trial import ZOOKEEPER, try_seed
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
-from kafkacore.zookeeper import paths
+from kafkacore.simulation.zookeeper_faults import ADMINISTRATOR
+from kafkacore.simulation.zookeeper_server import Transaction
+from kafkacore.storage.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import Create
 from seeds import SEED
 from simulated_clusters import told_with_other_orders_of_sets
 
+TOPIC_ID = Uuid(b"t" * 16)
 RUNS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
 
 
@@ -60,9 +68,7 @@ def restart_one(cluster):
     former session expires, because the simulated ZooKeeper ends that session at once."""
     controller = cluster.active_controller
     restarted = next(node for node in cluster if node is not controller)
-    session_id = cluster.session_of(restarted)
-    restarted.kill()
-    cluster.zookeeper.expire(session_id)
+    kill(cluster, restarted)
     controller.pause()
     restarted.start()
     cluster.run_until(lambda: running([restarted]), 60, "the restarted broker")
@@ -135,3 +141,45 @@ def test_broker_learns_of_topics_when_a_request_to_its_former_registration_is_st
         cluster.zookeeper.expire(cluster.session_of(broker))
         roots = broker.zookeeper_broker._roots
         cluster.run_until(lambda: roots.view.image.topic("events"), 10, "the topic on the broker")
+
+
+@pytest.mark.parametrize(("topic", "key_type"), [(OFFSETS_TOPIC, GROUP), (TRANSACTIONS_TOPIC, TRANSACTION)])
+def test_keys_keep_their_partitions_when_the_last_partition_of_the_topic_gets_its_state_late(topic, key_type):
+    """An UpdateMetadata leaves out a partition that has no state yet."""
+    with started() as cluster:
+        controller = cluster.active_controller
+        asked, late = [node for node in cluster if node is not controller]
+        kill(cluster, late)
+        create_with_replicas(cluster, topic, [[controller.node_id], [controller.node_id], [late.node_id]])
+        keys = {java_hash(key) % 3: key for key in "abc"}
+
+        def coordinators():
+            request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[keys[index] for index in range(3)])
+            return [each.node_id for each in cluster.ask(asked.node_id, request).coordinators]
+
+        def has_topic():
+            return asked.zookeeper_broker.view.topic(topic) is not None
+
+        cluster.run_until(has_topic, 10, "the topic on the broker")
+        assert coordinators() == [controller.node_id, controller.node_id, -1]
+        kill(cluster, asked)
+        asked.start()
+        cluster.run_until(lambda: running([asked]) and has_topic(), 60, "the restarted broker")
+        assert coordinators() == [controller.node_id, controller.node_id, -1]
+        late.start()
+        cluster.run_until(lambda: coordinators()[2] == late.node_id, 30, "a leader of the last partition")
+        assert coordinators() == [controller.node_id, controller.node_id, late.node_id]
+
+
+def kill(cluster, node):
+    """Kills a broker and ends its session."""
+    session_id = cluster.session_of(node)
+    node.kill()
+    cluster.zookeeper.expire(session_id)
+
+
+def create_with_replicas(cluster, topic, replicas):
+    """Writes a topic to ZooKeeper with the given replicas of each partition."""
+    assigned = {index: znodes.Assignment(each) for index, each in enumerate(replicas)}
+    data = znodes.encode_topic(znodes.TopicAssignment(TOPIC_ID, assigned))
+    cluster.zookeeper.commit(Transaction(ADMINISTRATOR, Create(paths.topic(topic), data)))

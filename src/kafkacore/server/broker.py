@@ -279,8 +279,8 @@ class BrokerServer:
 
         context, published_groups = self.context, PublishedGroups(environment)
         made = Groups(
-            self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
-            self.timers, self._blocking, published_groups, self._world.random_bytes,
+            self.config, self.replicas, context.read_image, context.count_partitions, context.auto_topics,
+            context.waits, environment, self.timers, self._blocking, published_groups, self._world.random_bytes,
             self.uncoordinated.found_groups,
         )  # fmt: skip
         self.plane.native.install(ApiKey.HEARTBEAT, published_groups.api())
@@ -291,8 +291,10 @@ class BrokerServer:
         # Few brokers ever handle a transaction, so a broker imports this module only when it needs the module.
         from kafkacore.server.transactions import Transactions  # noqa: PLC0415
 
-        world = self._world
-        return Transactions(lambda: self.context.config, self.context.read_image, world.random, world.connect)
+        context, world = self.context, self._world
+        return Transactions(
+            lambda: context.config, context.read_image, context.count_partitions, world.random, world.connect
+        )
 
     def _advertised(self) -> list[AdvertisedListener]:
         """Returns the listeners as clients see them. Port 0 is replaced by the bound port, and a wildcard address by

@@ -76,11 +76,17 @@ class BrokerContext:
         self.moves: LogDirMoves
         # Called after a client has changed the level of a logger.
         self.loggers_changed: Callable[[], None] = lambda: None
+        # Returns the number of partitions of a coordinators' topic, or None if the topic does not exist.
+        self.count_partitions: Callable[[str], int | None] = self._count_in_image
         # Returns the id of the active controller, or -1. Only in ZooKeeper mode.
         self.zookeeper_controller: Callable[[], int] | None = None
         self.zookeeper: ZooKeeperParts
         # The offset at which the finalized features last changed. In ZooKeeper mode, the version of `/feature`.
         self.finalized_epoch = -1
+
+    def _count_in_image(self, name: str) -> int | None:
+        topic = self.image.topic(name)
+        return None if topic is None else len(topic.partition_rows)
 
     @cached_property
     def whole_answers(self) -> WholeAnswers:

@@ -51,6 +51,7 @@ class Groups:
         config: BrokerConfig,
         replicas: ReplicaManager,
         read_image: Callable[[], MetadataImage],
+        count_partitions: Callable[[str], int | None],
         auto_topics: AutoTopics,
         waits: PartitionWaits,
         clock: Clock,
@@ -60,13 +61,16 @@ class Groups:
         random_bytes: Callable[[int], bytes] = os.urandom,
         found_other_groups: Callable[[int, Mapping[str, int]], None] = lambda index, counts: None,
     ) -> None:
-        """Creates the coordinator without partitions. `found_other_groups` is called for each loaded partition that
-        holds groups of kinds that this node does not run. The function gets the number of groups of each kind."""
+        """Creates the coordinator without partitions. `count_partitions` returns the number of partitions of a
+        coordinators' topic, or None if the topic does not exist. `found_other_groups` is called for each loaded
+        partition that holds groups of kinds that this node does not run. The function gets the number of groups of each
+        kind."""
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
         self._config = config
         self._replicas = replicas
         self._read_image = read_image
+        self._count_partitions = count_partitions
         self._auto_topics = auto_topics
         self._waits = waits
         self._blocking = blocking
@@ -77,8 +81,6 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
-        self._counted_as_of: MetadataImage | None = None  # the image for which `_count` is the number of partitions
-        self._count = 0
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -156,12 +158,8 @@ class Groups:
     # --- the partition of a group ---
 
     def partition_of(self, group_id: str) -> int:
-        image = self._read_image()
-        if image is not self._counted_as_of:
-            topic = image.topic(OFFSETS_TOPIC)
-            self._count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partition_rows)
-            self._counted_as_of = image
-        return java_hash(group_id) % self._count
+        count = self._count_partitions(OFFSETS_TOPIC) or self._config.offsets_topic_num_partitions
+        return java_hash(group_id) % count
 
     def coordinator_of(self, group_id: str) -> int:
         """Returns the id of the broker that leads the group's partition, or -1 while the partition has no leader or

@@ -82,10 +82,13 @@ class Transactions:
         self,
         config: Callable[[], BrokerConfig],
         read_image: Callable[[], MetadataImage],
+        count_partitions: Callable[[str], int | None],
         randomness: random.Random,
         connect: Connect | None,
     ) -> None:
-        self._config, self._read_image = config, read_image
+        """Creates the object without verified producers. `count_partitions` returns the number of partitions of
+        `__transaction_state`, or None if the topic does not exist."""
+        self._config, self._read_image, self._count_partitions = config, read_image, count_partitions
         settings = config()
         limits = ClientLimits(
             request_timeout_ms=settings.request_timeout_ms,
@@ -153,7 +156,7 @@ class Transactions:
         if not adds and not config.transaction_partition_verification_enable:
             return {}
         image = self._read_image()
-        coordinator = coordinator_of(image, transactional_id)
+        coordinator = coordinator_of(image, self._count_partitions(TRANSACTIONS_TOPIC), transactional_id)
         if coordinator is None:
             return _all(places, ErrorCode.INVALID_TXN_STATE, "Transactions are not available.")
         node = image.brokers.get(coordinator)
@@ -201,13 +204,14 @@ class Transactions:
             yield
 
 
-def coordinator_of(image: MetadataImage, transactional_id: str) -> int | None:
-    """Returns the id of the broker that leads the transactional id's partition of `__transaction_state`. Returns None
-    if that topic does not exist, and -1 while the partition has no leader."""
-    topic = image.topic(TRANSACTIONS_TOPIC)
-    if topic is None:
+def coordinator_of(image: MetadataImage, count: int | None, transactional_id: str) -> int | None:
+    """Returns the id of the broker that leads the transactional id's partition of `__transaction_state`. Returns -1
+    while the partition has no leader. `count` is the number of partitions of that topic. If `count` is None because the
+    topic does not exist, returns None."""
+    if count is None:
         return None
-    partition = image.partition(topic, java_hash(transactional_id) % len(topic.partition_rows))
+    topic = image.topic(TRANSACTIONS_TOPIC)
+    partition = None if topic is None else image.partition(topic, java_hash(transactional_id) % count)
     return -1 if partition is None else partition.leader
 
 

@@ -64,9 +64,11 @@ class Topics:
 IMAGE: Any = SimpleNamespace(topic=lambda name: None)
 
 
-def made(clock: Any = None) -> Groups:
+def made(clock: Any = None, image: Any = IMAGE, count: int | None = None) -> Groups:
     world: Any = None
-    return Groups(CONFIG, world, lambda: IMAGE, Topics(), world, clock or Clock(), world, world)  # type: ignore[arg-type]
+    return Groups(
+        CONFIG, world, lambda: image, lambda name: count, Topics(), world, clock or Clock(), world, world  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def in_a_loop(story: Callable[[], Any]) -> None:
@@ -92,6 +94,23 @@ def test_heartbeat_uses_the_time_of_the_shards_when_the_wall_clock_is_set() -> N
             clock.step_ms = step_ms
             heartbeat.handle(broker, CALL, HeartbeatRequest(group_id="g", member_id="m"))
         assert heard == [START_MS] * 3
+
+    in_a_loop(story)
+
+
+def test_group_keeps_its_partition_when_the_metadata_lacks_the_last_partition_of_the_topic() -> None:
+    """In ZooKeeper mode, the metadata leaves out a partition that has no state yet."""
+    leaders = dict.fromkeys(range(49), 2)
+    image: Any = SimpleNamespace(
+        topic=lambda name: leaders,
+        partition=lambda topic, index: SimpleNamespace(leader=topic[index]) if index in topic else None,
+    )
+
+    async def story() -> None:
+        part = made(image=image, count=50)
+        groups = {java_hash(group) % 50: group for group in map(str, range(200))}
+        assert all(part.partition_of(group) == index for index, group in groups.items())
+        assert [part.coordinator_of(groups[index]) for index in (48, 49)] == [2, -1]
 
     in_a_loop(story)
 
@@ -127,7 +146,7 @@ def test_group_that_is_named_twice_is_described_once() -> None:
 
 
 def test_key_named_twice_is_answered_once() -> None:
-    broker: Any = SimpleNamespace(image=IMAGE, transactions_refused=False)
+    broker: Any = SimpleNamespace(image=IMAGE, transactions_refused=False, count_partitions=lambda name: None)
     asked = FindCoordinatorRequest(key_type=find_coordinator.TRANSACTION, coordinator_keys=["b", "a", "b"])
     answer: Any = finish_now(find_coordinator.handle(broker, CALL, asked))
     assert [each.key for each in answer.coordinators] == ["b", "a"]

@@ -49,6 +49,7 @@ def context(**changes: Any) -> SimpleNamespace:
         endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
         producer_ids=Ids(),
         image=SimpleNamespace(brokers={}, topic=lambda name: None),
+        count_partitions=lambda name: None,
         transactions_refused=False,
     )
     vars(made).update(changes)

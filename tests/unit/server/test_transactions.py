@@ -24,7 +24,7 @@ def transactions() -> Transactions:
         socket_connection_setup_timeout_ms=1000,
         socket_request_max_bytes=1 << 20,
     )
-    return Transactions(lambda: settings, lambda: None, random.Random(1), None)  # type: ignore[arg-type, return-value]
+    return Transactions(lambda: settings, lambda: None, lambda name: None, random.Random(1), None)  # type: ignore[arg-type, return-value]
 
 
 class Led:

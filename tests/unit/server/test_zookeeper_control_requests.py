@@ -29,6 +29,7 @@ class Broker:
 
     def __init__(self):
         self.epoch, self.offline, self.lost, self.loaded, self.deleted = CZXID, set(), set(), [], []
+        self.counted = []
         self.topics, self.reads = {"t", "u"}, 0  # those in ZooKeeper, and how often this broker has read them
         self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch)
         self.role_deltas = []
@@ -36,7 +37,7 @@ class Broker:
         self.role_deltas.clear()
         self.requests = ControlRequests(
             ME, self.roots, lambda: self.epoch, self.load, self.is_offline, lambda *key: self.deleted.append(key),
-            self.read_topics,
+            self.read_topics, self.read_counts,
         )  # fmt: skip
 
     def is_offline(self, topic, index, *, is_new):
@@ -48,6 +49,11 @@ class Broker:
     async def load(self, topics):
         self.loaded += topics
         self.roots.set_configs({(TOPIC, name): {"retention.ms": "1"} for name in topics})
+
+    async def read_counts(self, topics):
+        """Notes the topics that neither image has yet."""
+        images = self.roots.roles.image, self.roots.view.image
+        self.counted += [name for name in topics if not any(image.topic(name) for image in images)]
 
     async def read_topics(self):
         self.reads += 1
@@ -159,6 +165,12 @@ def test_a_partition_has_its_role_when_leader_and_isr_names_it(broker):
     assert broker.loaded == ["t"], "the broker must load the topic's settings before its first log"
     assert broker.roots.roles.image.topic_overrides("t") == {"retention.ms": "1"}
     assert broker.seen("t", 0) is None, "LeaderAndIsr must not change the metadata that clients see"
+
+
+@pytest.mark.parametrize("request_", [leader_and_isr(), update_metadata(8)])
+def test_a_broker_counts_the_partitions_of_a_new_topic_before_an_image_has_the_topic(broker, request_):
+    broker(request_, 7)
+    assert broker.counted == ["t"]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])

@@ -31,6 +31,7 @@ from kafkacore.server.zookeeper.configs import ConfigWatch, Settings
 from kafkacore.server.zookeeper.control_plane import ControlPlane
 from kafkacore.server.zookeeper.control_requests import ControlRequests
 from kafkacore.server.zookeeper.controller import LocalController
+from kafkacore.server.zookeeper.coordinator_topics import CoordinatorTopics
 from kafkacore.server.zookeeper.features import FeatureWatch
 from kafkacore.server.zookeeper.isr_changes import IsrChanges
 from kafkacore.server.zookeeper.membership import ZooKeeperMembership
@@ -83,10 +84,12 @@ class ZooKeeperBroker(BrokerServer):
             config, cluster_id, directory_ids, publisher=self._roots.view, channel=channel,
             read_kraft_version=lambda: 0, **parts,
         )  # fmt: skip
+        self._coordinator_topics = CoordinatorTopics(session, loop)
+        self.context.count_partitions = self._coordinator_topics.count
         self._protocol = protocol = InterBrokerProtocol(config.inter_broker_protocol_version)
         self.requests = ControlRequests(
             self.node_id, self._roots, self._broker_epoch, self._load_configs, self._logs.is_offline, self._delete_log,
-            self._read_topics, keeps_epochs=not protocol.has_alter_partition,
+            self._read_topics, self._coordinator_topics.read, keeps_epochs=not protocol.has_alter_partition,
         )  # fmt: skip
         self._states = StateZnodes(session)
         self._isr_changes = IsrChanges(
@@ -232,6 +235,7 @@ class ZooKeeperBroker(BrokerServer):
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.start()))
         if self._protocol.has_feature_versions:
             await asyncio.wrap_future(self._controllers_loop.submit(self._features.start()))
+        await self._coordinator_topics.read()
         self.replicas.take_config(roots.roles.image)
         await loop.run_in_executor(self._blocking, self._logs.load_all)
         roots.roles.subscribe(self._apply_roles)

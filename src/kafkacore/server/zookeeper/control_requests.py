@@ -81,7 +81,8 @@ class ControlRequests:
     `broker_epoch` returns the czxid of this broker's registration. `load_configs` reads the settings of topics before
     this broker opens their first log. `is_offline` says whether the log of a replica is or may be in a failed
     directory. `delete_log` deletes a log that this broker found at its start and that has no role yet. `read_topics`
-    returns the names of the topics in ZooKeeper, or None if they cannot be read.
+    returns the names of the topics in ZooKeeper, or None if they cannot be read. `read_counts` reads the numbers of
+    partitions of the coordinators' topics among the given topics, before an image contains these topics.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ControlRequests:
         is_offline: IsOffline,
         delete_log: Callable[[str, int], None],
         read_topics: Callable[[], Awaitable[Collection[str] | None]],
+        read_counts: Callable[[Iterable[str]], Awaitable[None]],
         *,
         keeps_epochs: bool = False,
     ) -> None:
@@ -105,6 +107,7 @@ class ControlRequests:
         self._is_offline = is_offline
         self._delete_log = delete_log
         self._read_topics = read_topics
+        self._read_counts = read_counts
         self._decided_in: dict[tuple[str, int], int] | None = {} if keeps_epochs else None
         self._turn = asyncio.Lock()
         self._reading: set[asyncio.Future[None]] = set()
@@ -152,6 +155,7 @@ class ControlRequests:
             unknown = {name for name, _, _ in asked if self._roots.roles.image.topic(name) is None}
             if unknown:
                 await self._load_configs(sorted(unknown))
+                await self._read_counts(unknown)
                 self._check(request)  # this broker may have registered again in the meantime
             without_id = {
                 name
@@ -291,6 +295,9 @@ class ControlRequests:
                     deleted.append((key, told.partition_index))
                 elif 0 <= told.partition_index <= MAX_PARTITION:
                     states.append(_seen(key, told))
+            fresh = sorted({key.name for key in {state.topic for state in states} if not _is_known(known, key)})
+            await self._read_counts(fresh)
+            self._check(request)  # this broker may have registered again in the meantime
             first, *others = _parts(states) or [[]]
             self._roots.take_view(first, deleted, map(_live, request.live_brokers), request.controller_id)
             self._roots.take_roles(self._moved_away(first))
@@ -301,7 +308,6 @@ class ControlRequests:
                 self._roots.take_roles(self._moved_away(part))
             if states:
                 self.knows_topics.set()
-            fresh = sorted({key.name for key in {state.topic for state in states} if not _is_known(known, key)})
             told_in = self.controller_epoch, self._broker_epoch()
             is_first, self._told_in = told_in != self._told_in, told_in
         # The response does not wait for these reads.

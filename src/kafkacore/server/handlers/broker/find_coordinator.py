@@ -19,7 +19,7 @@ from kafkacore.runtime.slices import Work, distinct, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.server.transactions import coordinator_of
-from kafkacore.storage.names import OFFSETS_TOPIC
+from kafkacore.storage.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -74,7 +74,7 @@ def _answer(
 
 
 def _find_transactional(broker: BrokerContext, view: MetadataView, key: str) -> Coordinator:
-    node_id = coordinator_of(broker.image, key)
+    node_id = coordinator_of(broker.image, broker.count_partitions(TRANSACTIONS_TOPIC), key)
     if node_id is None or node_id == broker.node_id:
         if not broker.transactions_refused:
             broker.transactions_refused = True

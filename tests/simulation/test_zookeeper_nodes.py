@@ -4,13 +4,17 @@ import os
 
 import pytest
 
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.config import BrokerConfig
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.made_ids import is_made
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.server.handlers.broker.find_coordinator import GROUP, TRANSACTION
 from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE
 from kafkacore.simulation.cluster import running
+from kafkacore.simulation.producing import produce_request
 from kafkacore.simulation.trial import ZOOKEEPER, try_seed
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_faults import ADMINISTRATOR
@@ -25,9 +29,10 @@ TOPIC_ID = Uuid(b"t" * 16)
 RUNS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
 
 
-def started(seed=SEED):
-    configs = {"zookeeper.session.timeout.ms": "3000"}
-    cluster = SimulatedZooKeeperCluster(seed, configs=configs)
+def started(seed=SEED, brokers=3, **configs):
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    configs = {"zookeeper.session.timeout.ms": "3000"} | named
+    cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, configs=configs)
     cluster.start()
     cluster.run_until(lambda: running(cluster) and cluster.active_controller is not None, 60, "a running cluster")
     cluster.run_for(1)  # until the controller has sent the list of all brokers to each broker
@@ -53,12 +58,15 @@ def test_run_repeats_itself_when_sets_have_another_order():
     assert told[0] == told[1]
 
 
-def create(cluster, topic, replicas, partitions=1):
+def create(cluster, topic, replicas, partitions=1, settings=()):
     made = m.CreateTopicsRequest
     assigned = [
         made.CreatableReplicaAssignment(partition_index=each, broker_ids=replicas) for each in range(partitions)
     ]
-    topics = [made.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assigned)]
+    configs = [made.CreatableTopicConfig(name=name, value=value) for name, value in settings]
+    topics = [
+        made.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assigned, configs=configs)
+    ]
     answer = cluster.ask(cluster.active_controller.node_id, made(topics=topics, timeout_ms=5_000))
     assert answer.topics[0].error_code == ErrorCode.NONE
 
@@ -183,3 +191,58 @@ def create_with_replicas(cluster, topic, replicas):
     assigned = {index: znodes.Assignment(each) for index, each in enumerate(replicas)}
     data = znodes.encode_topic(znodes.TopicAssignment(TOPIC_ID, assigned))
     cluster.zookeeper.commit(Transaction(ADMINISTRATOR, Create(paths.topic(topic), data)))
+
+
+def test_a_topic_keeps_its_settings_and_its_isr_changes_when_a_newer_controller_gives_it_an_id():
+    """The old controller is cut off while a leader asks it for an ISR without the follower, which is paused. The new
+    controller gives the topic an id in the same leader epoch."""
+    with started(
+        brokers=4,
+        zookeeper_session_timeout_ms="9000",
+        inter_broker_protocol_version="2.7",
+        replica_lag_time_max_ms="1000",
+    ) as cluster:
+        controller = cluster.active_controller
+        newer, leader, follower = [node for node in cluster if node is not controller]
+        kill(cluster, newer)
+        newer.config = BrokerConfig({**newer.config.static, "inter.broker.protocol.version": "3.9"})
+        newer.start()
+        cluster.run_until(lambda: running([newer]), 60, "the restarted broker")
+        create(cluster, "events", [leader.node_id, follower.node_id], settings=[("retention.ms", "7")])
+        broker = leader.zookeeper_broker
+        cluster.run_until(lambda: broker.roles.topic("events"), 10, "the topic on its leader")
+        assert is_made(broker.roles.topic("events").topic_id)
+        follower.pause()
+        cluster.ask(leader.node_id, produce_request("events", 0, a_batch(), 1_000, 1))
+        controller.pause()
+        log = broker.replicas.by_name("events", 0)
+        cluster.run_until(lambda: log.is_proposing, 10, "a proposal")
+        leader.pause()
+        cluster.zookeeper.expire(cluster.session_of(controller))
+        cluster.run_until(lambda: cluster.active_controller is newer, 30, "the new controller")
+        leader.resume()
+        cluster.run_until(lambda: not is_made(broker.roles.topic("events").topic_id), 10, "the id")
+        assert log.is_proposing
+        for image in (broker.roles, broker.view):
+            assert image.topic_overrides("events") == {"retention.ms": "7"}
+        controller.resume()
+        shrunk = (leader.node_id,)
+        cluster.run_until(
+            lambda: broker.roles.partition(broker.roles.topic("events"), 0).isr == shrunk, 10, "the leader's new ISR"
+        )
+        assert broker.isr_counts.shrinks == 1
+        assert isr(cluster) == [leader.node_id]
+        follower.resume()
+        cluster.run_until(lambda: isr(cluster) == sorted([leader.node_id, follower.node_id]), 20, "the ISR")
+        assert log.leader_epoch == 0
+
+
+def a_batch():
+    builder = RecordBatchBuilder()
+    builder.append(1, b"k", b"v")
+    return bytes(builder.build())
+
+
+def isr(cluster):
+    """Returns the ISR of the topic's only partition, sorted, as ZooKeeper has it."""
+    return sorted(znodes.decode_state(cluster.zookeeper.tree.nodes[paths.partition_state("events", 0)].data).isr)

@@ -4,6 +4,8 @@ import struct
 
 import pytest
 
+from kafkacore._fast.log.replication_quota import ReplicationQuota
+from kafkacore.protocol import apis
 from kafkacore.storage import log_loader
 from transactions import ABORT, COMMIT, marker, records
 
@@ -35,6 +37,25 @@ def listed(plane, offset, isolation=READ_COMMITTED, **limits):
     assert (part.error_code, part.last_stable_offset, part.high_watermark) == (0, 9, 11)
     aborted = part.aborted_transactions
     return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
+
+
+def test_read_for_a_follower_ends_quietly_when_its_connection_closes_first(open_plane):
+    # The list of aborted transactions makes each read go to the I/O pool. The broken frame closes the connection in the
+    # turn in which the read was handed over.
+    plane = open_plane(leader_quota=ReplicationQuota(11, 1000, 1000))
+    plane.partitions[0].become_follower(2, 0)
+    for each in (records(0, FIRST), marker(2, FIRST, ABORT)):
+        plane.partitions[0].append_replicated(each, 0)
+    plane.partitions[0].become_leader(1, 1, followers=[(2, True)])
+    request = plane.fetch_request({0: 0}, isolation_level=READ_COMMITTED)
+    request.replica_id = 2
+    for _ in range(300):
+        client = plane.client()
+        asked = apis.encode_request(12, 1, "follower", request)
+        client.socket.sendall(struct.pack(">i", len(asked)) + asked + struct.pack(">i", 0))
+        assert client.is_closed()
+        client.close()
+    assert plane.client().fetch(plane.fetch_request({1: 0})).responses[0].partitions[0].error_code == 0
 
 
 def test_fetch_committed_lists_aborted_transactions_that_overlap_the_answer(replicated):

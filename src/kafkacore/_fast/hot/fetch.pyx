@@ -12,7 +12,7 @@ from libc.string cimport memcmp
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, reader_init
-from kafkacore._fast.world.environment cimport Clock, Disk
+from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.hot.fetch_call cimport (
     FetchCall, Part, call_answer, call_answer_error, call_give_back, call_look_again, call_partitions,
 )
@@ -98,6 +98,7 @@ cdef FetchCall *call_new(NodeState *state, Request *request) noexcept nogil:
     call.parked.timer.fire = park_deadline_passed
     call.request = request
     call.state = state
+    call.clock = &request.plane.env.clock
     call.now_ms = request_wheel(request).now_ms
     arena_init(&call.arena, CALL_ARENA_BYTES)
     add32(&live_calls, 1)
@@ -151,8 +152,7 @@ cdef int call_read(FetchCall *call) noexcept nogil:
 
 
 cdef int64_t monotonic_ms(const FetchCall *call) noexcept nogil:
-    cdef const Clock *clock = &call.request.plane.env.clock
-    return clock.monotonic_ns(clock.self) // 1000000
+    return call.clock.monotonic_ns(call.clock.self) // 1000000
 
 
 # --- the nearest replica (KIP-392, RackAwareReplicaSelector) ---

@@ -16,6 +16,7 @@ from kafkacore._fast.schema.schema cimport Slice
 from kafkacore._fast.log.txn_index cimport AbortedTransaction as AbortedEntry
 from kafkacore._fast.schema.view cimport Arena
 from kafkacore._fast.schema.wire cimport FetchRequest, FetchResponse, PartitionData
+from kafkacore._fast.world.environment cimport Clock
 
 cdef enum:
     TOPIC_ID_VERSION = 13
@@ -44,8 +45,9 @@ ctypedef struct Part:
 ctypedef struct FetchCall:
     Parked parked                 # must be the first field, so that it has the address of the call
     Job job                       # the job that reads if a read must wait for the disk
-    Request *request              # NULL after the connection has closed
+    Request *request              # NULL after the connection has closed; jobs on the I/O pool must not use it
     NodeState *state
+    const Clock *clock            # the plane's clock; it outlives all calls
     int64_t now_ms                # time of receipt by the plane's clock
     int32_t follower_id           # the broker that sent the request; -1 for a client
     int64_t follower_epoch        # the broker epoch of the follower; -1 if not sent

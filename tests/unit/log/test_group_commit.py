@@ -15,6 +15,7 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory, company_wait
 from kafkacore._fast.world.environment import Environment
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from processes import wait_until
 
 SYNC_MS = 200
 MILLISECOND_NS = 1_000_000
@@ -133,3 +134,15 @@ def test_retry_waits_for_the_flush_that_its_first_append_made_due() -> None:
     assert handle.append(sent, acks=1, wait=False).ack is not None
     again = handle.append(sent, acks=1)
     assert (again.duplicate, handle.synced_offset) == (True, again.last_offset + 1)
+
+
+def test_high_watermark_rises_when_syncs_become_due_after_the_last_append(tmp_path: Path) -> None:
+    directory = LogDirectory(Environment(), str(tmp_path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings())
+    handle.become_leader(1, 0, followers=[(2, True)])
+    handle.append(batch(), acks=-1, wait=False)
+    handle.configure(LogSettings(flush_messages=1))
+    handle.followed(2, handle.end_offset, current_epoch=0)
+    wait_until(lambda: handle.high_watermark == handle.end_offset, 10, "the sync of the last append")
+    handle.close()
+    directory.close()

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from kafkacore._fast.base.atomics cimport load32, load64, load_ptr, store32, store_ptr
 from kafkacore._fast.wait.io cimport LogDirectory
 from kafkacore._fast.log.log cimport (
-    LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, log_set_config, segments_release,
+    LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, segments_release,
 )
 from kafkacore._fast.log.aborted cimport log_aborted
 from kafkacore._fast.log.append cimport AppendInfo
@@ -33,7 +33,7 @@ from kafkacore._fast.log.partition_edges cimport PartitionEdges
 from kafkacore._fast.log.partition_role cimport (
     LeaderRole, partition_commit_isr, partition_delete_as_follower, partition_follow, partition_lead,
     partition_note_leader, partition_propose_isr, partition_report_to, partition_restart_as_follower,
-    partition_truncate_as_follower, partition_withdraw_isr,
+    partition_set_config, partition_truncate_as_follower, partition_withdraw_isr,
 )
 from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join, replicas_must_leave, replicas_readable
 from kafkacore._fast.log.segment cimport file_of, segment_release
@@ -528,7 +528,7 @@ cdef class PartitionHandle:
         config_hold(settings.config)
         self.settings = settings
         with nogil:
-            log_set_config(&self.partition.log, settings.config)
+            partition_set_config(self.partition, settings.config)
 
     @property
     def throttled(self):

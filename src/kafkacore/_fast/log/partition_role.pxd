@@ -8,6 +8,7 @@ epochs.
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.log.isr_edges cimport IsrEdges
+from kafkacore._fast.log.log cimport LogConfig
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.park cimport Waiter, WakeList
 
@@ -27,6 +28,8 @@ ctypedef struct LeaderRole:
 # partition epoch ends a proposal (`partition_propose_isr`). Returns False for an older leader epoch or partition epoch,
 # if the partition was closed, or if memory runs out (then `error` is -ENOMEM).
 cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexcept nogil
+# Replaces the configuration of the log. Takes over the caller's reference to `config`.
+cdef void partition_set_config(Partition *p, LogConfig *config) noexcept nogil
 # Makes this node follow `leader_id` (-1: there is no leader). Returns False for an older epoch, or if the partition was
 # closed.
 cdef bint partition_follow(Partition *p, int32_t leader_id, int32_t leader_epoch,

@@ -15,7 +15,7 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.isr_edges cimport (
     IsrEdges, isr_edges_hold, isr_edges_link, isr_edges_report, isr_edges_unlink,
 )
-from kafkacore._fast.log.log cimport LOG_FAILED, Log
+from kafkacore._fast.log.log cimport LOG_FAILED, Log, LogConfig, log_set_config
 from kafkacore._fast.log.partition cimport (
     ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, Follower, Partition, partition_advance, partition_follower_error,
     partition_monotonic_ms, partition_take_everybody, partition_wake_rest,
@@ -134,6 +134,26 @@ cdef void report_if_due(Partition *p) noexcept nogil:
             return
 
 
+cdef bint want_rest_synced(Partition *p) noexcept nogil:
+    """If records raise the high watermark only once they are synced, requests a sync of all records, because there may
+    be no append that requests it. Returns whether the caller must call the committer after it has released the lock."""
+    if p.log.config.flush_messages > 1 or p.log.synced_offset >= p.log.end_offset:
+        return False
+    log_want_synced(&p.log, p.log.end_offset)
+    return True
+
+
+cdef void partition_set_config(Partition *p, LogConfig *config) noexcept nogil:
+    cdef bint sync
+    log_set_config(&p.log, config)
+    mutex_lock(&p.log.lock)
+    # With the former configuration, the last append may have requested no sync.
+    sync = p.role == ROLE_LEADER and p.high_watermark < p.log.end_offset and want_rest_synced(p)
+    mutex_unlock(&p.log.lock)
+    if sync:
+        log_call_committer(&p.log)
+
+
 cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexcept nogil:
     cdef Follower *fresh = NULL
     cdef int32_t count = 0
@@ -158,11 +178,8 @@ cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexc
         else:
             isr_edges_unlink(p.edges, &p.link)
         report_if_due(p)
-    # When the previous process ended, some records may have been only in the page cache. They raise the high watermark
-    # only once they are synced. There may be no append that requests this sync, so request it now.
-    sync = p.log.config.flush_messages <= 1 and p.log.synced_offset < p.log.end_offset
-    if sync:
-        log_want_synced(&p.log, p.log.end_offset)
+    # When the previous process ended, some records may have been only in the page cache.
+    sync = want_rest_synced(p)
     mutex_unlock(&p.log.lock)
     wake_after_change(p, is_new_epoch)
     if sync:

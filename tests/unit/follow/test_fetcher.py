@@ -381,6 +381,25 @@ def test_log_begins_anew_when_its_end_is_below_the_leaders_start(replicas: Repli
     assert values(ours) == values(theirs)
 
 
+def test_empty_log_is_cut_when_it_starts_after_the_leaders_end(replicas: Replicas) -> None:
+    """Otherwise the follower would join the ISR without the records that the leader appends up to that start."""
+    theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
+    ours.become_follower(9, 5, 5)
+    assert ours.restart_as_follower(6, 5) == 0
+    replicas.leader.lead(theirs, 6)
+    theirs.append(batch())
+    replicas.follow(ours, 6)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "asks-end"
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert (ours.log_start_offset, ours.end_offset) == (2, 2)
+    for _ in range(2):
+        theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    assert values(ours) == values(theirs)[2:]
+
+
 def test_follower_waits_and_fetches_again_when_its_offset_is_in_the_leaders_log_after_all(replicas: Replicas) -> None:
     pair = theirs, ours = replicas.pair()
     key = theirs.topic_id, theirs.index

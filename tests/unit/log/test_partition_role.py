@@ -327,6 +327,13 @@ def test_follower_takes_the_leaders_high_watermark_and_log_start_when_it_hears_o
     assert node.log.leader_epochs() == []
 
 
+def test_empty_log_is_truncated_when_its_leader_ends_before_its_start(node: Node) -> None:
+    node.log.become_follower(2, 5, 1)
+    assert node.log.restart_as_follower(6, 5) == 0
+    assert node.log.truncate_as_follower(2, 5) == 0
+    assert (node.log.log_start_offset, node.log.end_offset, node.log.high_watermark) == (2, 2, 2)
+
+
 def test_deletion_is_done_when_all_live_replicas_have_deleted(node: Node) -> None:
     node.edges.set_brokers([(2, partition_edges.ACTIVE, 22), (3, partition_edges.FENCED, 33)])
     node.lead({2})

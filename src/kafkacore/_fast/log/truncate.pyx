@@ -297,7 +297,7 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     cdef int result
     mutex_lock(&log.lock)
     result = fenced(log, fence)
-    if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
+    if result != 0 or offset >= log.end_offset:
         if result == 0 and fence != NULL:
             # This also removes an epoch in which this replica led but appended nothing. Otherwise this log would
             # diverge forever.

@@ -236,7 +236,8 @@ class FutureLogs:
         handle.shut()
         fresh = PartitionHandle(future.directory.native, *key, handle.topic_id, handle.settings)
         if not self._files.is_directory(future.path):
-            fresh.truncate_fully(end_offset)
+            if end_offset > 0:
+                fresh.truncate_fully(end_offset)
         else:
             try:
                 self._files.rename(future.path, path)

@@ -22,6 +22,8 @@ from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.made_ids import made_id
+from kafkacore.storage import log_loader
+from processes import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -379,6 +381,48 @@ def test_log_begins_anew_when_its_end_is_below_the_leaders_start(replicas: Repli
     assert producer_states(ours) == []
     replicas.catch_up(pair)
     assert values(ours) == values(theirs)
+
+
+def emptied(replicas: Replicas) -> tuple[Any, Any]:
+    """Returns two logs after the follower has learned where the leader's log starts. The leader's log is empty and
+    starts at 6. The follower's log has no files."""
+    theirs, ours = replicas.pair()
+    for _ in range(3):
+        theirs.append(batch())
+    theirs.delete_records(6)
+    for state in ("asks-end", "asks-start", "cuts"):
+        replicas.step()
+        assert replicas.fetcher.state(ours) == state
+    return theirs, ours
+
+
+def test_new_log_starts_where_the_leaders_empty_log_starts_when_it_is_loaded_again(replicas: Replicas) -> None:
+    """The follower gets no records, so no append creates the files of its log."""
+    _, ours = emptied(replicas)
+    replicas.until((ours, "fetches"))
+    assert [each.base_offset for each in ours.segments()] == [6]
+    ours.shut()
+    again = replicas.log(ours=True)
+    log_loader.load(again, f"{again.directory.path}/orders-0", clean=True)
+    assert (again.log_start_offset, again.end_offset, again.topic_id) == (6, 6, replicas.topic_id)
+
+
+def test_partition_is_not_fetched_while_no_file_descriptor_is_free_for_its_new_log(tmp_path: Path) -> None:
+    disk = FaultDisk()
+    replicas = Replicas(tmp_path, environment=disk.environment(ManualClock(NOW)))
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    theirs.delete_records(2)
+    replicas.step()
+    replicas.step()
+    disk.fail("names", errno.EMFILE)
+    replicas.step()
+    wait_until(lambda: disk.hits > 0, what="the follower does not create its log")
+    assert replicas.fetcher.state(ours) == "cuts"
+    disk.fail("names", 0)
+    replicas.until((ours, "fetches"))
+    assert ([each.base_offset for each in ours.segments()], ours.directory.offline_errno) == ([2], 0)
+    replicas.close()
 
 
 def test_empty_log_is_cut_when_it_starts_after_the_leaders_end(replicas: Replicas) -> None:

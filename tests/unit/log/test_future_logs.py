@@ -173,6 +173,25 @@ def test_log_without_files_moves_without_files(paths: tuple[str, str]) -> None:
     manager.close()
 
 
+def test_log_that_has_lost_its_segments_keeps_its_start_when_it_moves(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    led(manager, paths[0])
+    manager.close()
+    for each in Path(paths[0]).glob("orders-0/*.log"):
+        each.unlink()
+    checkpoints.OffsetCheckpoint(paths[0], checkpoints.LOG_START_OFFSET).write({KEY: 100})
+    manager = manager_of(paths)
+    handle = manager.get(*KEY)
+    assert handle is not None
+    assert (handle.state, handle.log_start_offset) == ("lazy", 100)
+    move(manager, paths[1])
+    assert (of_partition(paths[0]), of_partition(paths[1])) == ([names.Kind.DELETE], [names.Kind.LIVE])
+    manager.close()
+    again = manager_of(paths).get(*KEY)
+    assert again is not None
+    assert (again.directory.path, again.log_start_offset, again.end_offset) == (paths[1], 100, 100)
+
+
 def test_moved_log_knows_its_idempotent_producers(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0], batches=0)

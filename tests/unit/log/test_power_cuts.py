@@ -17,7 +17,7 @@ from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
-from kafkacore.storage.checkpoints import RECOVERY_POINT, OffsetCheckpoint
+from kafkacore.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
 
@@ -411,6 +411,44 @@ def test_log_that_begins_anew_waits_below_its_recovery_point_too(offset: int) ->
     handle.truncate_fully(offset)
     assert handle.awaits_checkpoint == (offset < 50)
     manager.close()
+
+
+def test_empty_log_that_begins_anew_waits_below_its_recovery_point_too() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    manager.close()
+    OffsetCheckpoint("/data", LOG_START_OFFSET, disk).write({("orders", 0): 100})
+    manager, handle = start(disk)
+    assert (handle.state, handle.end_offset) == ("lazy", 100)
+    manager.await_cuts(True)
+    handle.truncate_fully(7)
+    assert handle.awaits_checkpoint
+    manager.checkpoint_cuts()
+    assert append_some(handle, 0, 1) == 1
+    assert (handle.log_start_offset, handle.end_offset) == (7, 9)
+    manager.close()
+
+
+def test_new_log_that_begins_above_offset_0_keeps_its_start_after_a_power_cut_at_any_operation() -> None:
+    cut, last = -1, 0
+    while cut <= last:
+        disk = new_disk()
+        manager, handle = start(disk)
+        first = disk.operations
+        disk.cut_power_at(cut if cut >= 0 else -1)
+        handle.become_follower(2, 10, 10)
+        is_kept = handle.restart_as_follower(6, 10) == 0 and not disk.is_dead
+        if cut < 0:
+            cut, last = first - 1, disk.operations
+        disk.cut_power()
+        manager.close()
+        disk.restart(SEED * 1000 + cut, ordered=False)
+        manager, handle = start(disk)
+        assert handle.end_offset in ((6,) if is_kept else (0, 6))
+        assert append_some(handle, 0, 1) == 1
+        manager.close()
+        cut += 1
 
 
 def test_recovery_point_covers_no_unsynced_record_after_a_power_cut_at_any_operation() -> None:

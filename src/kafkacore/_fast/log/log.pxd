@@ -4,11 +4,11 @@
 of an append to the .log and the indexes. They never hold it during a sync, a roll, an index look-up on disk or a call
 into Python. No thread waits for the lock while it holds the GIL.
 
-A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a job in the I/O
-pool of the log directory (io.pxd) creates the directory, partition.metadata and the first segment, syncs them, and
-changes `state` to OPEN. If the state is LAZY, OPENING or ROLLING, an append writes nothing. Instead, it puts the
-caller's waiter (park.pxd) on the list `blocked` and returns LOG_BLOCKED. The caller tries again when its waiter is
-woken.
+A log has no files before its first append or its first full truncation (truncate.pxd). The first append changes `state`
+from LAZY to OPENING. Then a job in the I/O pool of the log directory (io.pxd) creates the directory, partition.metadata
+and the first segment, syncs them, and changes `state` to OPEN. If the state is LAZY, OPENING or ROLLING, an append
+writes nothing. Instead, it puts the caller's waiter (park.pxd) on the list `blocked` and returns LOG_BLOCKED. The
+caller tries again when its waiter is woken.
 
 Modules: log (life cycle, list of segments, waiters), epochs, append, read, open, roll, commit, truncate, delete, shut,
 recovery, move.
@@ -105,7 +105,7 @@ ctypedef struct Log:
     # collects the waiters to wake. It returns True if `wakes` is full and it must be called again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *suffix                         # the end of the directory's name; NULL unless this is a future log (move.pxd)
-    char *path                           # the path of the log's directory, which the first append creates
+    char *path                           # the path of the log's directory; NULL until a load or the first opening
     LogConfig *config
     SegmentList *segments
     Segment *active                      # the last one of `segments`
@@ -131,7 +131,7 @@ ctypedef struct Log:
     int32_t epoch_count
     int32_t epoch_capacity
     int epochs_dirty                     # EPOCHS_SAVED, EPOCHS_EMPTY or EPOCHS_BEHIND
-    Producers *producers                 # NULL until a load or the first append
+    Producers *producers                 # NULL until a load or the first opening
     Recent *recent                       # NULL until the first append
     int64_t snapshot_offset              # the offset of the newest producer snapshot
     Waiter *blocked                      # appends that wait until the state is OPEN

@@ -15,7 +15,6 @@ from kafkacore._fast.log.log cimport (
     Segment, SegmentList, config_release, log_block, log_fail_in, log_hold_config, recent_clear,
 )
 from kafkacore._fast.log.append cimport AppendInfo
-from kafkacore._fast.log.open cimport log_start_open
 from kafkacore._fast.log.roll cimport log_start_roll
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.log.delete cimport log_advance_start
@@ -63,26 +62,6 @@ cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
     return result
 
 
-cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
-    """Creates the files that a first append would create. A log can be empty now although it had records before.
-    Without files, the copy of such a log would start at offset 0 after a restart."""
-    cdef int result = LOG_BLOCKED
-    while result == LOG_BLOCKED:
-        mutex_lock(&into.lock)
-        if into.state == LOG_FAILED or into.state == LOG_CLOSED:
-            result = KAFKA_STORAGE_ERROR
-        elif into.state == LOG_LAZY:
-            result = log_start_open(into, &sleeper.waiter)
-        elif into.state == LOG_OPENING:
-            log_block(into, &sleeper.waiter)
-        else:
-            result = 0
-        mutex_unlock(&into.lock)
-        if result == LOG_BLOCKED:
-            sleep_until_woken(sleeper, -1)
-    return result
-
-
 cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *found) noexcept nogil:
     cdef ReadAsked asked
     cdef FetchView view
@@ -103,7 +82,7 @@ cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept no
         return result
     result = begin_at(&into.log, min(offset, found.first_offset) if found.size > 0 else offset, sleeper)
     segment_release(found.segment)
-    return result if result != 0 else make_files(&into.log, sleeper)
+    return result
 
 
 cdef inline int64_t refused(int error) noexcept nogil:
@@ -259,6 +238,8 @@ cdef void exchange(Log *log, Log *fresh) noexcept nogil:
     store64(&log.total_bytes, load64(&fresh.total_bytes))
     fresh.segments = segments
     fresh.active = active
+    if segments == NULL:
+        fresh.state = LOG_LAZY
     fresh.path = path
     store_ptr(<void **> &fresh.dir, dir)
     store64(&fresh.total_bytes, total_bytes)

@@ -1,6 +1,7 @@
 """Implements open.pxd: opens a log for appends."""
 
 from libc.errno cimport EEXIST, ENOMEM
+from libc.stdint cimport int32_t
 from libc.stdlib cimport free
 
 from kafkacore._fast.base.atomics cimport load32, store32
@@ -9,7 +10,7 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.files cimport (
     begin_epochs, begin_partition_metadata, name_small_file, sync_small_file,
 )
-from kafkacore._fast.log.jobs cimport log_end_job, log_of_job, log_start_job
+from kafkacore._fast.log.jobs cimport FILES_ROUNDS, log_end_job, log_of_job, log_start_job, wait_for_files
 from kafkacore._fast.log.log cimport (
     LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, log_directory_path, log_now_ms, log_set_segments,
 )
@@ -25,9 +26,10 @@ from kafkacore._fast.world.environment cimport Disk
 cdef const char *PARTITION_METADATA = b"partition.metadata"
 cdef const char *LEADER_EPOCHS = b"leader-epoch-checkpoint"
 
-# A log that a pool thread is opening. The struct is on the stack of that thread.
+# A log that a thread is opening. The struct is on the stack of that thread.
 ctypedef struct Opening:
     Log *log
+    int32_t then          # the state of the log after its opening
     const Disk *disk
     char *path
     Segment *segment
@@ -53,16 +55,35 @@ cdef void run_open(Job *job) noexcept nogil:
 
 
 cdef void run_open_all(Job *first) noexcept nogil:
-    """Runs each step for all logs before the next step begins, so that the file system commits the names of all logs at
-    once."""
     cdef Opening openings[JOBS_AT_ONCE]
     cdef Job *job = first
     cdef int count = 0
     cdef int i
     while job != NULL:
         openings[count].log = log_of_job(job)
+        openings[count].then = LOG_OPEN
         job = job.next
         count += 1
+    open_all(openings, count)
+    for i in range(count):
+        log_end_job(openings[i].log, LOG_LAZY, openings[i].result)
+
+
+cdef int log_open_now(Log *log) noexcept nogil:
+    cdef Opening opening
+    cdef int rounds_left = FILES_ROUNDS
+    opening.log = log
+    opening.then = LOG_ROLLING
+    while True:
+        open_all(&opening, 1)
+        if not wait_for_files(opening.result, &rounds_left):
+            return opening.result
+
+
+cdef void open_all(Opening *openings, int count) noexcept nogil:
+    """Runs each step for all logs before the next step begins, so that the file system commits the names of all logs at
+    once."""
+    cdef int i
     for i in range(count):
         make_files(&openings[i])
     for i in range(count):
@@ -147,7 +168,7 @@ cdef int install(Opening *opening) noexcept nogil:
         free(log.path)
         log.path = opening.path
         if log.state == LOG_OPENING:
-            log.state = LOG_OPEN
+            log.state = opening.then
             log_save_epochs(log)
     mutex_unlock(&log.lock)
     return result
@@ -161,7 +182,6 @@ cdef void finish(Opening *opening) noexcept nogil:
     if opening.result < 0:
         segment_release(opening.segment)
         free(opening.path)
-    log_end_job(opening.log, LOG_LAZY, opening.result)
 
 
 # --- after a load ---

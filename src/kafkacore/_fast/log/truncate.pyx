@@ -14,10 +14,11 @@ from kafkacore._fast.log.epochs cimport epochs_truncate_end
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport FILES_ROUNDS, wait_for_files
 from kafkacore._fast.log.log cimport (
-    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_ROLLING, SegmentList, log_block,
-    log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear,
-    segments_release,
+    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList,
+    log_block, log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
+    recent_clear, segments_release,
 )
+from kafkacore._fast.log.open cimport log_open_now
 from kafkacore._fast.log.producer_replay cimport drop_snapshot, log_replay_producers
 from kafkacore._fast.log.producers cimport producers_clear
 from kafkacore._fast.log.segment cimport (
@@ -198,8 +199,9 @@ cdef void note_cut(Log *log, int32_t first) noexcept nogil:
     """Marks the bytes of the segments from `first` on as changed. From now on, no response contains bytes that were
     read from these segments earlier. Call this with the lock held."""
     cdef int32_t i
-    for i in range(first, log.segments.count):
-        add32(&log.segments.items[i].cuts, 1)
+    if log.segments != NULL:
+        for i in range(first, log.segments.count):
+            add32(&log.segments.items[i].cuts, 1)
 
 
 cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, const Fence *fence) noexcept nogil:
@@ -318,18 +320,12 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     return end_cut(log, result)
 
 
-cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nogil:
+cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
     """Makes the log empty in memory. From now on, readers find no records, and so they open no file that is about to be
-    removed."""
-    cdef int result
-    mutex_lock(&log.lock)
-    result = fenced(log, fence)
-    if result != 0:
-        mutex_unlock(&log.lock)
-        return result
+    removed. Call this with the lock held."""
     note_cut(log, 0)
     recent_clear(log)
-    if not is_planted(b"producers-kept-when-begun-anew"):
+    if log.producers != NULL and not is_planted(b"producers-kept-when-begun-anew"):
         producers_clear(log.producers)
     log.first_unstable_offset = -1
     log.snapshot_offset = -1
@@ -344,8 +340,6 @@ cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nog
     else:
         log.epoch_count = 0
     log.epochs_dirty = EPOCHS_BEHIND
-    unlock_moved(log)
-    return 0
 
 
 cdef int start_anew(Log *log, SegmentList *list, int64_t offset, const Fence *fence) noexcept nogil:
@@ -355,7 +349,11 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset, const Fence *fe
     cdef int result
     if segment == NULL:
         return -ENOMEM
-    result = empty_memory(log, offset, fence)
+    mutex_lock(&log.lock)
+    result = fenced(log, fence)
+    if result == 0:
+        empty_memory(log, offset)
+    unlock_moved(log)
     if result != 0:
         segment_release(segment)
         return result
@@ -382,18 +380,13 @@ cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter
     cdef int result
     mutex_lock(&log.lock)
     result = fenced(log, fence)
-    if result != 0:
-        mutex_unlock(&log.lock)
-        return result
-    if log.state == LOG_LAZY:
-        log.truncations += 1
-        log.rewinds += 1
-        log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
-        log.synced_offset = log.commit_offset = offset
-        log.epoch_count = 0
+    if result == 0 and log.state == LOG_LAZY and not load32(&log.dir.offline):
+        log.state = LOG_OPENING
+        empty_memory(log, offset)
         unlock_moved(log)
-        return 0
-    result = begin_cut(log, blocked)
+        return end_cut(log, log_open_now(log))
+    if result == 0:
+        result = begin_cut(log, blocked)
     mutex_unlock(&log.lock)
     if result != 0:
         return result

@@ -237,6 +237,24 @@ def test_abort_marker_without_a_transaction_creates_no_transaction_index() -> No
     manager.close()
 
 
+def test_start_of_a_new_log_is_not_checkpointed_before_the_log_has_files() -> None:
+    """Otherwise a crash could leave the start offset behind without the log. If another log then got this name, a load
+    would remove the records of that log below the start offset."""
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    disk.fail("names", errno.EMFILE)
+    cut = threading.Thread(target=handle.truncate_fully, args=(6,))
+    cut.start()
+    wait_for(lambda: handle.end_offset == 6, "the log did not begin anew")
+    assert cut.is_alive()
+    assert handle.moved_log_start_offset == -1
+    disk.fail("names", 0)
+    cut.join(30)
+    assert not cut.is_alive()
+    assert [each.base_offset for each in handle.segments()] == [6]
+    manager.close()
+
+
 def test_checkpoint_without_file_descriptors_is_written_by_the_next_round() -> None:
     disk = new_disk()
     manager, (handle,) = start(disk)

@@ -158,8 +158,8 @@ class PartitionHandle:
     def log_start_offset(self) -> int: ...
     @property
     def moved_log_start_offset(self) -> int:
-        """The log start offset if it is above the base offset of the first segment, or above 0 in a log without
-        segments. Otherwise -1."""
+        """The log start offset if it is above the base offset of the first segment, or above 0 in a log that has a
+        directory but no segments. Otherwise -1."""
 
     @property
     def high_watermark(self) -> int: ...

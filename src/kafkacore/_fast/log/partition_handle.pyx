@@ -333,15 +333,15 @@ cdef class PartitionHandle:
 
     @property
     def moved_log_start_offset(self):
-        """The log start offset if it is above the base offset of the first segment, or above 0 in a log without
-        segments. Otherwise -1."""
+        """The log start offset if it is above the base offset of the first segment, or above 0 in a log that has a
+        directory but no segments. Otherwise -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
             if self.partition.log.segments != NULL and self.partition.log.segments.count:
                 if self.partition.log.log_start_offset > self.partition.log.segments.items[0].base_offset:
                     moved = self.partition.log.log_start_offset
-            elif self.partition.log.log_start_offset > 0:
+            elif self.partition.log.log_start_offset > 0 and self.partition.log.path != NULL:
                 moved = self.partition.log.log_start_offset
             mutex_unlock(&self.partition.log.lock)
         return moved

@@ -530,14 +530,13 @@ class LogManager:
 
     def await_cuts(self, wanted: bool) -> None:
         """Sets whether the caller will call `checkpoint_cuts` each time a directory's `fileno` is readable. If so, a
-        log that is truncated below its recovery point on disk accepts no appends until that call."""
+        log that is truncated below its recovery point or its start on disk accepts no appends until that call."""
         for directory in self._directories:
             cuts.await_checkpoints(directory.native, wanted)
 
     def checkpoint_cuts(self) -> bool:
-        """Checkpoints the recovery points and the compacted offsets of logs that were truncated, and lets their appends
-        continue. Returns False if a file could not be written although its disk has not failed. The caller must then
-        call this again later."""
+        """Checkpoints the offsets of logs that were truncated, and lets their appends continue. Returns False if a file
+        could not be written although its disk has not failed. The caller must then call this again later."""
         for directory in self._directories:
             cut = cuts.take(directory.native)
             if cut is not None:
@@ -550,7 +549,9 @@ class LogManager:
 
     def _lower(self, directory: ManagedDirectory) -> bool:
         self.compactions.lower(directory)
-        written = self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
+        # A load removes the records of a log that ends below its checkpointed start.
+        written = self._checkpoint(directory, checkpoints.LOG_START_OFFSET, self._moved_starts)
+        written &= self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
         if directory.cleaned:
             written &= self._checkpoint(directory, checkpoints.CLEANER_OFFSET, self.compactions.offsets)
         return written
@@ -577,7 +578,7 @@ class LogManager:
             handles = list(directory.partitions.items())
         # This includes logs without a segment. A log that has lost all its segments continues at the offset where they
         # ended.
-        starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
+        starts = {key: handle.log_start_to_write() for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:

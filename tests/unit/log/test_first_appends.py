@@ -247,7 +247,7 @@ def test_start_of_a_new_log_is_not_checkpointed_before_the_log_has_files() -> No
     cut.start()
     wait_for(lambda: handle.end_offset == 6, "the log did not begin anew")
     assert cut.is_alive()
-    assert handle.moved_log_start_offset == -1
+    assert handle.log_start_to_write() == -1
     disk.fail("names", 0)
     cut.join(30)
     assert not cut.is_alive()

@@ -430,6 +430,29 @@ def test_empty_log_that_begins_anew_waits_below_its_recovery_point_too() -> None
     manager.close()
 
 
+@pytest.mark.parametrize("settings", [SYNCED, UNSYNCED], ids=["synced", "unsynced"])
+def test_records_survive_a_power_cut_after_a_log_began_anew_below_its_checkpointed_start(settings: LogSettings) -> None:
+    """If the checkpoint still had the former start of the log, the load would remove the records below that start."""
+    disk = new_disk()
+    manager, handle = start(disk, settings)
+    assert append_some(handle, 0, 25) == 25
+    assert handle.drop_below(40) == 0
+    manager.checkpoint_log_starts()
+    manager.checkpoint_recovery_points()
+    manager.await_cuts(True)
+    handle.truncate_fully(7)
+    assert handle.awaits_checkpoint
+    manager.checkpoint_cuts()
+    handle.configure(SYNCED)
+    assert append_some(handle, 0, 1) == 1
+    disk.cut_power()
+    manager.close()
+    disk.restart(SEED, ordered=False)
+    manager, handle = start(disk)
+    assert (handle.log_start_offset, handle.end_offset) == (7, 9)
+    manager.close()
+
+
 def test_new_log_that_begins_above_offset_0_keeps_its_start_after_a_power_cut_at_any_operation() -> None:
     cut, last = -1, 0
     while cut <= last:

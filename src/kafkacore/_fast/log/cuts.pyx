@@ -1,4 +1,4 @@
-"""The Python interface of truncations that wait for a checkpoint of the recovery points (`end_cut` in truncate.pyx)."""
+"""The Python interface of truncations that wait for a checkpoint (`end_cut` in truncate.pyx)."""
 
 cimport cython
 

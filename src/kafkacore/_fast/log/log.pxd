@@ -120,7 +120,7 @@ ctypedef struct Log:
     bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
     int32_t dropping                     # the number of threads that are deleting segments from the start of the log
     int64_t synced_offset                # all records below this offset survive a power loss
-    int64_t checkpointed_offset          # the checkpoint file contains no recovery point above this offset
+    int64_t checkpointed_offset          # the checkpoints contain no recovery point or start above this offset
     int64_t commit_offset                # the next sync by a committer covers the records below this offset
     int64_t unflushed_since_ns           # monotonic; -1 if all records are synced
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none
@@ -141,7 +141,7 @@ ctypedef struct Log:
     int64_t roll_offset                  # the base offset of the segment that the current roll creates
     Job epochs_job
     bint epochs_job_queued
-    # The next three fields serve a truncation that waits until the recovery point is checkpointed (log/cuts.pyi).
+    # The next three fields serve a truncation that waits until its offsets are checkpointed (log/cuts.pyi).
     # `cut_mail` is a message to the thread that writes the checkpoint (mail.pxd).
     Mail cut_mail
     Log *next_cut

@@ -151,15 +151,15 @@ class PartitionHandle:
 
     @property
     def awaits_checkpoint(self) -> bool:
-        """Whether the log was truncated below its recovery point in the checkpoint file. If so, it accepts no append
-        until the file has a lower recovery point (`cuts`)."""
+        """Whether the log was truncated below its recovery point or its start in the checkpoint files. If so, it
+        accepts no append until the files have lower offsets (`cuts`)."""
 
     @property
     def log_start_offset(self) -> int: ...
-    @property
-    def moved_log_start_offset(self) -> int:
-        """The log start offset if it is above the base offset of the first segment, or above 0 in a log that has a
-        directory but no segments. Otherwise -1."""
+    def log_start_to_write(self) -> int:
+        """Returns the offset for log-start-offset-checkpoint: the log start offset if it is above the base offset of
+        the first segment, or above 0 in a log that has a directory but no segments. Otherwise returns -1. From now
+        on, a truncation below this offset waits for another checkpoint."""
 
     @property
     def high_watermark(self) -> int: ...

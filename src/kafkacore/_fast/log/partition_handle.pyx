@@ -331,10 +331,9 @@ cdef class PartitionHandle:
     def log_start_offset(self):
         return locked(self.partition, &self.partition.log.log_start_offset)
 
-    @property
-    def moved_log_start_offset(self):
-        """The log start offset if it is above the base offset of the first segment, or above 0 in a log that has a
-        directory but no segments. Otherwise -1."""
+    def log_start_to_write(self):
+        """Returns the offset for log-start-offset-checkpoint: the log start offset if it is above the base offset of
+        the first segment, or above 0 in a log that has a directory but no segments. Otherwise returns -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -343,6 +342,7 @@ cdef class PartitionHandle:
                     moved = self.partition.log.log_start_offset
             elif self.partition.log.log_start_offset > 0 and self.partition.log.path != NULL:
                 moved = self.partition.log.log_start_offset
+            self.partition.log.checkpointed_offset = max(self.partition.log.checkpointed_offset, moved)
             mutex_unlock(&self.partition.log.lock)
         return moved
 

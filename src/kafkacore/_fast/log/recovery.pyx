@@ -535,8 +535,9 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
     log.last_aborted_offset = load.last_aborted_offset
     log.end_offset = end_offset
     log.log_start_offset = log.local_log_start_offset = load_start(load)
-    # A truncation below the compacted part must also wait until the checkpoints are written.
-    log.checkpointed_offset = max(recovery.plan.recovery_point, recovery.plan.gaps_until)
+    # A truncation below the start or below the compacted part must also wait until the checkpoints are written.
+    log.checkpointed_offset = max(recovery.plan.recovery_point, recovery.plan.gaps_until,
+                                  recovery.plan.log_start_offset)
     log.synced_offset = log.commit_offset = synced
     if log.synced_offset < end_offset:
         log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)

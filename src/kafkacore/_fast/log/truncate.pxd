@@ -25,9 +25,10 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
 # starts above the end of the follower's log.
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
-# Ends the wait of a log that was truncated below its recovery point. If a thread has declared that it checkpoints
-# recovery points (`LogDir.cuts`), such a log stays ROLLING, and its appends wait. When the checkpoint file has the new
-# recovery point, that thread calls this function, without the lock. Releases a reference to the log.
+# Ends the wait of a log that was truncated below its checkpointed recovery point or log start offset. If a thread has
+# declared that it writes checkpoints (`LogDir.cuts`), such a log stays ROLLING, and its appends wait. When the
+# checkpoint files have the new offsets, that thread calls this function, without the lock. Releases a reference to the
+# log.
 cdef void log_checkpointed(Log *log) noexcept nogil
 
 # Call this with the lock held. In state OPEN, stops appends and rolls until `log_end_change`. Returns 0, LOG_BLOCKED or

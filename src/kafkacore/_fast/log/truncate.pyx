@@ -94,9 +94,10 @@ cdef void deliver_cut(Mail *mail) noexcept nogil:
 
 
 cdef int end_cut(Log *log, int result) noexcept nogil:
-    """Ends the change, or leaves that to the thread that checkpoints recovery points. The checkpoint file may have a
-    recovery point above the log's new end. If the log grew again before the file got a lower value, a node that starts
-    after a power loss would trust records that were never synced."""
+    """Ends the change, or leaves that to the thread that writes checkpoints. The checkpoint files may have a recovery
+    point or a log start offset above the log's new end. If the log grew again before the files got lower values, a node
+    that starts after a power loss would trust records that were never synced, or would remove the records below that
+    start offset."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     cdef bint waits
     mutex_lock(&log.lock)
@@ -124,7 +125,7 @@ cdef int end_cut(Log *log, int result) noexcept nogil:
 cdef void log_checkpointed(Log *log) noexcept nogil:
     mutex_lock(&log.lock)
     log.awaits_checkpoint = False
-    log.checkpointed_offset = log_recovery_point(log)
+    log.checkpointed_offset = max(log_recovery_point(log), log.log_start_offset)
     mutex_unlock(&log.lock)
     log_end_change(log, 0)
     log.release(log)

@@ -135,7 +135,7 @@ def test_batch_is_refused_when_the_coordinator_cannot_add_its_partition(
 
     endpoint = SimpleNamespace(host="h", port=1)
     node = SimpleNamespace(endpoint=lambda listener: endpoint)
-    monkeypatch.setattr("kafkacore.server.transactions.coordinator_of", lambda image, name: 2)
+    monkeypatch.setattr("kafkacore.server.transactions.coordinator_of", lambda image, count, name: 2)
     monkeypatch.setattr(transactions, "_read_image", lambda: SimpleNamespace(brokers={2: node}))
     monkeypatch.setattr(transactions._lane, "send", send)
     refused = asyncio.run(transactions.verify("id", 7, 0, [("t", 0)], produce))

@@ -81,24 +81,57 @@ def adopted(
 ) -> BrokerConfig:
     """Returns the configuration with the stored settings for all brokers and for this broker.
 
-    Never fails, because a broker cannot refuse metadata. Leaves out each unusable setting, and logs it if `tell` is
-    true. Never logs secrets. If the settings contradict each other, returns the former configuration.
+    Never fails, because a broker cannot refuse metadata. Leaves out each setting that is unusable or contradicts other
+    settings, and logs it if `tell` is true. Never logs secrets.
     """
     usable_default = _usable(config, default, of_one=False, tell=tell)
     usable_broker = _usable(config, broker, of_one=True, tell=tell)
-    if usable_default == config.dynamic_default and usable_broker == config.dynamic_broker:
-        return config
     try:
-        made = config.with_dynamic(default=usable_default, broker=usable_broker)
+        made = _consistent(config, usable_default, usable_broker, tell=tell)
     except ValueError as error:  # any error of a parser; a node must start even with unusable settings
         if tell:
             LOG.warning(
                 "the dynamic configuration is not applied, and the node keeps the former configuration: %s", error
             )
         return config
+    if made.dynamic_default == config.dynamic_default and made.dynamic_broker == config.dynamic_broker:
+        return config
     if tell:
         _tell(config, made)
     return made
+
+
+def _consistent(
+    config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str], *, tell: bool
+) -> BrokerConfig:
+    """Returns the configuration with these dynamic settings, or with as many of them as do not contradict each other.
+    As in Apache Kafka, a setting of one broker never displaces a setting of all brokers.
+    """
+    if default == config.dynamic_default and broker == config.dynamic_broker:
+        return config
+    try:
+        return config.with_dynamic(default=default, broker=broker)
+    except ValueError:
+        made = config.with_dynamic(default={}, broker={})
+    made = _with_most(made, sorted(default.items()), of_one=False, tell=tell)
+    return _with_most(made, sorted(broker.items()), of_one=True, tell=tell)
+
+
+def _with_most(made: BrokerConfig, settings: list[tuple[str, str]], *, of_one: bool, tell: bool) -> BrokerConfig:
+    """Returns the configuration with as many more settings as fit. Halves the list until it finds those that do not
+    fit, because checking a configuration takes time in proportion to its size."""
+    try:
+        if of_one:
+            return made.with_dynamic(broker={**made.dynamic_broker, **dict(settings)})
+        return made.with_dynamic(default={**made.dynamic_default, **dict(settings)})
+    except ValueError as error:
+        if len(settings) == 1:
+            if tell:
+                LOG.warning("%s is stored as a dynamic setting and ignored: %s", settings[0][0], error)
+            return made
+    middle = len(settings) // 2
+    made = _with_most(made, settings[:middle], of_one=of_one, tell=tell)
+    return _with_most(made, settings[middle:], of_one=of_one, tell=tell)
 
 
 def _tell(was: BrokerConfig, made: BrokerConfig) -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.config import BrokerConfig, ConfigError, relations
 from kafkacore.config.changes import APPEND, DELETE, SET, SUBTRACT, changed
 from kafkacore.config.dynamic import adopted, check_change
 
@@ -88,10 +88,38 @@ def test_unusable_stored_values_are_ignored_and_logged(caplog):
         assert name in told
 
 
-def test_stored_values_that_contradict_each_other_change_nothing(caplog):
-    stored = {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}
-    assert adopted(CONFIG, {}, stored) is CONFIG
-    assert "not applied" in caplog.text
+def test_stored_value_is_the_only_one_ignored_when_it_contradicts_another(caplog):
+    stored = {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8", "my.own.key": "x"}
+    config = adopted(CONFIG, {}, stored)
+    assert config.dynamic_broker == {"log.cleaner.max.compaction.lag.ms": "8", "my.own.key": "x"}
+    assert "log.cleaner.min.compaction.lag.ms is stored as a dynamic setting and ignored" in caplog.text
+
+
+def test_stored_values_of_all_brokers_remain_when_a_value_of_this_broker_is_contradictory(caplog):
+    default = {"min.insync.replicas": "2", "log.cleaner.min.compaction.lag.ms": "9"}
+    own = {"cordoned.log.dirs": "/gone", "log.cleaner.max.compaction.lag.ms": "8", "message.max.bytes": "5000"}
+    config = adopted(CONFIG, default, own)
+    assert config.min_insync_replicas == 2
+    assert config.dynamic_default == default
+    assert config.dynamic_broker == {"message.max.bytes": "5000"}
+    for name in ("cordoned.log.dirs", "log.cleaner.max.compaction.lag.ms"):
+        assert f"{name} is stored as a dynamic setting and ignored" in caplog.text
+
+
+def test_contradictory_stored_value_has_the_same_effect_when_the_broker_runs_as_when_it_starts():
+    default, own = {"min.insync.replicas": "2"}, {"cordoned.log.dirs": "/gone"}
+    running = adopted(adopted(CONFIG, {"min.insync.replicas": "3"}, {}), default, own)
+    assert running.dynamic_default == adopted(CONFIG, default, own).dynamic_default == default
+    assert adopted(running, default, own) is running
+
+
+def test_few_checks_find_a_contradictory_value_among_many(monkeypatch):
+    checks = []
+    check = relations.check
+    monkeypatch.setattr(relations, "check", lambda config: (checks.append(config), check(config)))
+    stored = {f"my.own.key.{number}": "x" for number in range(1000)} | {"cordoned.log.dirs": "/gone"}
+    assert len(adopted(CONFIG, {}, stored).dynamic_broker) == 1000
+    assert len(checks) < 30
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "2147483648", "x"])

@@ -73,6 +73,9 @@ def _check_log(config: BrokerConfig) -> None:
         raise _refuse(config, "log.roll.ms", "must be at least 1")
     if config.log_roll_jitter_ms < 0:
         raise _refuse(config, "log.roll.jitter.ms", "must be at least 0")
+    if config.log_flush_interval_ms < 0:
+        name = "log.flush.interval.ms"
+        raise _refuse(config, name if config.is_set(name) else "log.flush.scheduler.interval.ms", "must be at least 0")
     if config.log_retention_ms == 0:
         key = next(
             (name for name in ("log.retention.ms", "log.retention.minutes") if config.is_set(name)),

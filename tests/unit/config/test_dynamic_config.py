@@ -61,6 +61,7 @@ def test_keys_that_may_change_for_all_brokers(name):
 def test_change_is_refused_when_its_values_are_wrong_alone_or_together():
     assert "log.segment.bytes=17" in refused({"log.segment.bytes": "17"})
     assert "log.retention.ms" in refused({"log.retention.ms": "0"})
+    assert "log.flush.interval.ms=-1" in refused({"log.flush.interval.ms": "-1"}, of_one=False)
 
 
 @pytest.mark.parametrize(("threads", "allowed"), [("4", True), ("3", False), ("16", True), ("17", False)])

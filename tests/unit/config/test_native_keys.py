@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import kafkacore
 from kafkacore._fast.plane.plane import LIMITS as NATIVE_LIMITS
-from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config import BrokerConfig, ConfigError, TopicConfig
 from kafkacore.config.keys import BROKER, TOPIC
 from kafkacore.network.limits import LIMITS, OF_THE_PLANE, PlaneLimits
-from kafkacore.storage.log_settings import FIELDS
+from kafkacore.storage.log_settings import FIELDS, log_settings
 
 QUORUM = {"controller.quorum.voters": "9@h:9", "controller.listener.names": "CONTROLLER"}
+KRAFT = QUORUM | {"process.roles": "broker", "node.id": "1"}
+ZOOKEEPER = {"zookeeper.connect": "h:1", "broker.id": "1"}
+COMPRESSION_TYPES = ("producer", "gzip", "lz4", "zstd")
+EXTREMES = (
+    *(str(sign * number) for bits in (15, 31, 63) for sign in (1, -1) for number in ((1 << bits) - 1, 1 << bits)),
+    *("-131072", "-2", "-1", "0", "1", "4", "14", "22", "1048576", "-0.0", "1e-320", "NaN", "Infinity"),
+    *("", ",", "true", "compact", "compact,delete", "zstd", "uncompressed", "LogAppendTime"),
+)  # fmt: skip
 STUB = Path(kafkacore.__file__).parent / "_fast/log/settings.pyi"
 # These fields contain several numbers or a name, so they do not fit into a single native field.
 STRUCTURED = {"max_connections_per_ip_overrides", "of_listeners", "exempt_listener"}
@@ -51,6 +60,27 @@ def test_every_key_of_the_table_of_log_settings_is_a_key_of_a_topic_or_a_broker(
     keys = {key for native in FIELDS.values() for key in native.keys}
     assert {key for key in keys if TOPIC.get(key) is None} == {"producer.id.expiration.ms"}
     assert BROKER.get("producer.id.expiration.ms") is not None
+
+
+def accepted(make, *arguments):
+    try:
+        return make(*arguments)
+    except ConfigError:
+        return None
+
+
+@pytest.mark.parametrize("mode", [KRAFT, ZOOKEEPER], ids=["kraft", "zookeeper"])
+def test_every_accepted_value_makes_log_settings(mode):
+    """A node that cannot make the settings of a log stops, and stops again at each restart."""
+    broker, names = BrokerConfig(mode), {name for native in FIELDS.values() for name in native.keys}
+    topics = []
+    for key, text in product((key for key in TOPIC if key.name in names), EXTREMES):
+        values = ({"compression.type": codec, key.name: text} for codec in COMPRESSION_TYPES)
+        topics += [accepted(TopicConfig.validate, broker, each) for each in values]
+        brokers = [accepted(BrokerConfig, mode | {name: text}) for name, _ in key.broker_keys]
+        topics += [TopicConfig(each) for each in brokers if each is not None]
+    made = [log_settings(topic) for topic in topics if topic is not None]
+    assert {each.flush_ms for each in made} > {0, 1, (1 << 31) - 1}
 
 
 @pytest.mark.parametrize(("name", "unit"), [

@@ -184,6 +184,8 @@ def test_control_plane_is_refused_when_no_listener_fits(changes, allowed):
     [
         ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
+        ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms", "at least 0"),
+        ({"log.flush.scheduler.interval.ms": "-1"}, "log.flush.scheduler.interval.ms", "at least 0"),
         ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1, or -1"),
         ({"log.retention.minutes": "0"}, "log.retention.minutes", "at least 1, or -1"),
         ({"log.retention.hours": "0"}, "log.retention.hours", "at least 1, or -1"),

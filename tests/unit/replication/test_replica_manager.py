@@ -301,6 +301,18 @@ def test_default_of_all_brokers_applies_to_topics_without_settings(world: World)
     assert handle is not None and handle.settings.file_delete_delay_ms == 9
 
 
+@pytest.mark.parametrize("name", ["", str(ME)])
+def test_broker_keeps_its_other_settings_when_a_stored_setting_makes_no_log(world: World, name: str) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0))
+    world.commit(
+        ConfigRecord(resource_type=4, resource_name="", name="log.segment.delete.delay.ms", value="9"),
+        ConfigRecord(resource_type=4, resource_name=name, name="log.flush.interval.ms", value="-1"),
+    )
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None and handle.settings.file_delete_delay_ms == 9
+    assert handle.settings.flush_ms == (1 << 63) - 1
+
+
 def test_snapshot_replaces_the_former_state(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     records = [

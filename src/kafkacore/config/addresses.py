@@ -81,6 +81,13 @@ def parse_port(text: str, entry: str) -> int:
     return number
 
 
+def parse_replica(entry: str) -> tuple[int, int] | None:
+    """Parses partition:broker (KIP-73). Returns None for any other text."""
+    partition, _, broker = entry.partition(":")
+    index, node_id = _number(partition, _INT_MAX), _number(broker, _INT_MAX)
+    return None if index is None or node_id is None else (index, node_id)
+
+
 def _number(text: str, most: int) -> int | None:
     """Parses a number from 0 to `most`. Returns None for any other text."""
     # Check the length first, because int() raises its own error for thousands of digits.

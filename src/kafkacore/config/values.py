@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final, TypeAlias
 
-from kafkacore.config.addresses import AddressError, parse_address, parse_limits, parse_voter
+from kafkacore.config.addresses import AddressError, parse_address, parse_limits, parse_replica, parse_voter
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import Key
 
@@ -210,7 +210,7 @@ def _satisfies(check: str, value: Value, checks: list[str]) -> bool:
         case "release":
             return _is_release(entries[0])
         case "replicas":
-            return "".join(entries) == "*" or all(_is_replica(entry) for entry in entries)
+            return "".join(entries) == "*" or all(not each or parse_replica(each) for each in entries)
         case "reset":
             return entries[0] in ("latest", "earliest") or _is_by_duration(entries[0])
         case "voters" | "addresses" | "limits":
@@ -226,11 +226,6 @@ def _is_release(text: str) -> bool:
         return False
     release = tuple(map(int, parts))
     return (0, 8, 0) <= release < (3, 10)
-
-
-def _is_replica(entry: str) -> bool:
-    partition, colon, broker = entry.partition(":")
-    return not entry or (bool(colon) and partition.isdecimal() and broker.isdecimal())
 
 
 def _is_by_duration(text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER, ReplicationQuota
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.addresses import parse_replica
 
 _ALL: Final = "*"
 _SECOND_MS: Final = 1000
@@ -77,8 +78,7 @@ def _partitions(replicas: Sequence[str], node_id: int) -> frozenset[int] | None:
     """Returns the throttled partitions according to `replicas`, or None for all of them. `replicas` is `*`, or a list
     of partition:broker pairs. The validation of these settings allows empty entries.
     """
-    entries = [each.strip() for each in replicas]
-    if _ALL in entries:
+    if _ALL in replicas:
         return None
-    pairs = [each.split(":") for each in entries if each]
-    return frozenset(int(partition) for partition, broker in pairs if int(broker) == node_id)
+    pairs = map(parse_replica, replicas)
+    return frozenset(pair[0] for pair in pairs if pair is not None and pair[1] == node_id)

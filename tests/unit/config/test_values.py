@@ -75,12 +75,14 @@ def test_error_names_key_value_and_allowed_values_when_a_value_is_wrong(name, te
     assert (refused.value.key, refused.value.value) == (name, text)
 
 
-@pytest.mark.parametrize("text", ["*", "0:1,1:2", "", "0:1,"])
+@pytest.mark.parametrize("text", ["*", "0:1,1:2", "", "0:1,", "2147483647:0", f"{'0' * 5000}1:1"])
 def test_throttled_replicas_are_accepted(text):
     parse(TOPIC["leader.replication.throttled.replicas"], text)
 
 
-@pytest.mark.parametrize("text", ["0", "0:a", "*,0:1", "0:1:2"])
+@pytest.mark.parametrize(
+    "text", ["0", "0:a", "*,0:1", "0:1:2", "0:2147483648", f"{'9' * 5000}:1", "0:\N{ARABIC-INDIC DIGIT ONE}"]
+)
 def test_throttled_replicas_are_refused_when_they_are_malformed(text):
     with pytest.raises(ConfigError, match="must be a comma-separated list of partition:broker entries, or"):
         parse(TOPIC["leader.replication.throttled.replicas"], text)

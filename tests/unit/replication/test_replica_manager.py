@@ -313,6 +313,15 @@ def test_broker_keeps_its_other_settings_when_a_stored_setting_makes_no_log(worl
     assert handle.settings.flush_ms == (1 << 63) - 1
 
 
+@pytest.mark.parametrize(("entry", "bits"), [(f"0:{'9' * 5000}", 0), (f"{'0' * 5000}:{ME}", BY_LEADER)])
+def test_topic_is_served_when_a_throttled_replica_has_thousands_of_digits(world: World, entry: str, bits: int) -> None:
+    name = "leader.replication.throttled.replicas"
+    setting = ConfigRecord(resource_type=2, resource_name="a", name=name, value=entry)
+    world.topic("a", ID_A, setting, partition(ID_A, 0))
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None and (handle.role, handle.throttled) == ("leader", bits)
+
+
 def test_snapshot_replaces_the_former_state(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     records = [

@@ -225,13 +225,19 @@ def _check_start(config: BrokerConfig, values: Mapping[str, str]) -> None:
 def _check_connections(config: BrokerConfig, values: Mapping[str, str]) -> None:
     for name, text in values.items():
         key = config.key(name)
-        if key is not None and key.name in _OF_CONNECTIONS and int(text) <= 0:
+        if key is not None and key.name in _OF_CONNECTIONS and _number(key, text) <= 0:
             raise DynamicConfigError(f"Invalid {key.name} {text}", ())
+
+
+def _number(key: Key, text: str) -> int:
+    value = parse(key, text)
+    assert isinstance(value, int)
+    return value
 
 
 def _check_sampled_log(config: BrokerConfig, values: Mapping[str, str]) -> None:
     name = "sampled.request.log.every"
-    if int(values.get(name, 0)) and not config.sampled_request_log_file:
+    if name in values and _number(config.keys[name], values[name]) and not config.sampled_request_log_file:
         raise DynamicConfigError(
             "This broker has no file for sampled requests: set sampled.request.log.file and restart",
             [name],

@@ -162,6 +162,12 @@ def test_change_that_locks_every_client_out_is_refused(name, caplog):
     assert f"Invalid {base} 0" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate", "sampled.request.log.every"])
+def test_control_characters_around_a_number_are_ignored_as_javas_trim_does(name):
+    number = "0" if name == "sampled.request.log.every" else "7"
+    assert check_change(CONFIG, {name: f"\x01{number}"}, of_one=False).value(name) == int(number)
+
+
 def test_secret_is_not_logged(caplog):
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})

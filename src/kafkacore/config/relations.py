@@ -114,6 +114,9 @@ def _check_replication(config: BrokerConfig) -> None:
     # Apache Kafka accepts 0 here, and then divides by 0 when the first replica moves.
     if config.num_replica_alter_log_dirs_threads < 1:
         raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
+    # Apache Kafka 3.9 accepts 0, and then divides by 0 when it follows the first partition.
+    if config.num_replica_fetchers == 0:
+        raise _refuse(config, "num.replica.fetchers", "must not be 0")
     wait_ms = config.replica_fetch_wait_max_ms
     if wait_ms > config.replica_socket_timeout_ms:
         raise _refuse(config, "replica.socket.timeout.ms", f"must be at least replica.fetch.wait.max.ms={wait_ms}")

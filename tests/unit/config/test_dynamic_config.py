@@ -123,6 +123,15 @@ def test_few_checks_find_a_contradictory_value_among_many(monkeypatch):
     assert len(checks) < 30
 
 
+def test_stored_number_of_fetchers_is_ignored_when_it_is_0_in_zookeeper_mode(caplog):
+    zookeeper = BrokerConfig({"zookeeper.connect": "localhost:2181", "broker.id": "0"})
+    stored = {"num.replica.fetchers": "0", "message.max.bytes": "5000"}
+    assert adopted(zookeeper, stored, {}).dynamic_default == {"message.max.bytes": "5000"}
+    assert "num.replica.fetchers is stored as a dynamic setting and ignored" in caplog.text
+    with pytest.raises(ConfigError, match=r"num\.replica\.fetchers=0: must not be 0"):
+        BrokerConfig({**zookeeper.static, "num.replica.fetchers": "0"})
+
+
 @pytest.mark.parametrize("count", ["9" * 5000, "2147483648", "x"])
 def test_wrong_connection_count_is_the_only_stored_value_ignored(count, caplog):
     name = "max.connections.per.ip.overrides"

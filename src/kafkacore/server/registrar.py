@@ -206,6 +206,8 @@ class Membership:
         self.lifecycle = registrar.lifecycle
         self._registrar = registrar
         self._loop = loop
+        # The directories of the last call of `cordon`. The lifecycle takes them later, on the other loop.
+        self._cordoned = registrar.lifecycle.cordoned_log_dirs
 
     def start(self) -> None:
         self._loop.call(self._registrar.start)
@@ -239,7 +241,8 @@ class Membership:
         def cordon() -> None:
             self.lifecycle.cordoned_log_dirs = directories
 
-        if directories != self.lifecycle.cordoned_log_dirs:
+        if directories != self._cordoned:
+            self._cordoned = directories
             self._change(cordon)
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:

@@ -2,7 +2,8 @@
 can wait for the broker's states."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,7 @@ from kafkacore.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkacore.protocol.messages import BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
-from kafkacore.server.registrar import Registrar, RegistrationRefused
+from kafkacore.server.registrar import Membership, Registrar, RegistrationRefused
 
 
 class Channel:
@@ -50,6 +51,21 @@ def registrar(channel: Any, session_timeout_ms: int = 90_000) -> Registrar:
         session_timeout_ms=session_timeout_ms,
     )
     return Registrar(lifecycle, channel.send, lambda: 9)
+
+
+class HeldLoop:
+    """A stub of another thread's loop. It runs the calls when the test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], object]] = []
+
+    def call(self, function: Callable[..., object], *arguments: Any) -> None:
+        self.held.append(lambda: function(*arguments))
+
+    def run(self) -> None:
+        held, self.held = self.held, []
+        for call in held:
+            call()
 
 
 def test_broker_registers_catches_up_runs_and_leaves() -> None:
@@ -234,3 +250,19 @@ def test_orderly_stop_is_no_fault() -> None:
         assert faults == []
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("before", [None, frozenset()])
+def test_directory_is_not_cordoned_when_its_cordon_ends_before_the_other_loop_runs(
+    before: frozenset[Uuid] | None,
+) -> None:
+    made, loop = registrar(Channel()), HeldLoop()
+    membership = Membership(made, cast("Any", loop))
+    membership.cordon(before)
+    loop.run()
+    membership.cordon(frozenset([Uuid(b"d" * 16)]))
+    membership.cordon(before)
+    loop.run()
+    assert made.lifecycle.cordoned_log_dirs == before
+    membership.cordon(before)
+    assert loop.held == []

@@ -32,6 +32,7 @@ from kafkacore.storage.log_settings import log_settings
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 NO_EPOCH: Final = -1
+SPARE_SETTINGS: Final = 1000  # the number of TopicSettings that are kept although no topic may use them
 
 
 class Logs(Protocol):
@@ -371,7 +372,7 @@ class ReplicaManager:
         return TopicConfig(self._config, image.topic_overrides(topic))
 
     def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
-        """Returns the settings of a topic's logs."""
+        """Returns the settings of a topic's logs. Can be called on any thread."""
         return self._topic_settings(image, topic).log
 
     def min_isr_of(self, topic: str) -> int:
@@ -385,6 +386,8 @@ class ReplicaManager:
         key = tuple(sorted(overrides.items())) if overrides else ()
         settings = self._settings.get(key)
         if settings is None:
+            if len(self._settings) > 2 * len(self._topics) + SPARE_SETTINGS:
+                self._drop_unused_settings()
             config = TopicConfig(self._config, overrides)
             settings = self._settings[key] = TopicSettings(
                 log_settings(config), config.min_insync_replicas, throttled(config, self._node_id)
@@ -392,6 +395,11 @@ class ReplicaManager:
             for note in config.notes():
                 LOG.warning("topic %s: %s", topic, note)
         return settings
+
+    def _drop_unused_settings(self) -> None:
+        # The threads that load logs also read and add settings, so this method iterates over copies.
+        used = {id(hosted.settings) for hosted in list(self._topics.values())}
+        self._settings = {key: each for key, each in self._settings.copy().items() if not key or id(each) in used}
 
     def close(self) -> None:
         """Refuses all appends from now on, and answers all waiting requests."""

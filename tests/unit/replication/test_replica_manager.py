@@ -1,5 +1,6 @@
 """The replica manager turns the committed image into roles of native partitions."""
 
+import gc
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from kafkacore.protocol.messages import (
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication import roles
 from kafkacore.replication.fetchers import Follow
-from kafkacore.replication.replica_manager import Placed, ReplicaManager
+from kafkacore.replication.replica_manager import SPARE_SETTINGS, Placed, ReplicaManager, TopicSettings
 
 DIRECTORY = Uuid(b"d" * 16)
 ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -292,6 +293,21 @@ def test_topics_with_equal_configs_share_their_settings(world: World) -> None:
     assert changed is not None and changed.settings.file_delete_delay_ms == 7
     other = world.replicas.by_name("b", 0)
     assert other is not None and other.settings.file_delete_delay_ms == 60_000
+
+
+@pytest.mark.parametrize("hosts_it", [True, False])
+def test_broker_forgets_settings_that_no_topic_of_it_uses(world: World, hosts_it: bool) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, ME if hosts_it else OTHER, (ME if hosts_it else OTHER,)))
+    for number in range(3 * SPARE_SETTINGS):
+        setting = ConfigRecord(resource_type=2, resource_name="a", name="file.delete.delay.ms", value=str(number))
+        world.commit(setting)
+        world.replicas.settings_of(world.publisher.image, "a")
+    made = sum(type(each) is TopicSettings for each in gc.get_objects())
+    assert made <= SPARE_SETTINGS + 10
+    handle = world.replicas.by_name("a", 0)
+    assert (handle is None) != hosts_it
+    if handle is not None:
+        assert handle.settings is world.replicas.settings_of(world.publisher.image, "a")
 
 
 def test_default_of_all_brokers_applies_to_topics_without_settings(world: World) -> None:

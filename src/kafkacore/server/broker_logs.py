@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from itertools import chain
 from typing import Final
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -15,6 +16,7 @@ from kafkacore._fast.log.settings import LogSettings
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, ZERO, Uuid
 from kafkacore.replication.log_dir_moves import LogDirMoves
+from kafkacore.runtime.slices import Work
 from kafkacore.storage import partition_metadata
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
@@ -173,11 +175,16 @@ class BrokerLogs:
         """The ids of the cordoned directories that could be opened."""
         return frozenset(self._ids[path] for path in self._cordoned if path in self._ids)
 
-    def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
+    def directories(self) -> list[tuple[str, bool]]:
+        """Returns the absolute path of each log directory, and whether it works."""
+        return [(os.path.abspath(path), serves) for path, serves in self._manager.directories()]
+
+    def by_directory(self) -> Work[list[tuple[str, bool, list[PartitionHandle]]]]:
         """Returns the absolute path of each log directory, whether it works, and its partitions."""
         directories = self._manager.directories()
         held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
-        for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
+        for partition in chain(self._manager, (future.handle for future in self._manager.futures.all())):
+            yield
             held[partition.directory.path].append(partition)
         return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 

@@ -158,8 +158,7 @@ def group_metrics(groups: Groups) -> Iterator[Sample]:
 
 
 def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    directories = broker.context.logs.by_directory()
-    offline = {path: not serves for path, serves, _ in directories}
+    offline = {path: not serves for path, serves in broker.context.logs.directories()}
     cordoned = {path: broker.context.logs.is_cordoned(path) for path in offline}
     for what, found in (("Offline", offline), ("Cordoned", cordoned)):
         yield sample("LogManager", f"{what}LogDirectoryCount", sum(found.values()))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.world.environment import Environment
@@ -18,6 +19,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, TopicRecord
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kafkacore.runtime.slices import Work
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage import checkpoints, names, partition_metadata
 from kafkacore.storage.log_manager import LogManager
@@ -77,6 +79,26 @@ def leave_a_move_half_done(paths: dict[Uuid, str]) -> str:
     [future] = manager.futures.all()
     manager.close()
     return future.path
+
+
+def test_partitions_of_the_directories_are_listed_one_at_a_time(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    leave_a_move_half_done(paths)
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    manager.load()
+    manager.create("many", TOPIC_ID, range(100), paths[THERE])
+    seen: list[tuple[str, bool, list[PartitionHandle]]] = []
+
+    def listing() -> Work[None]:
+        seen.extend((yield from BrokerLogs(manager, paths, blocking).by_directory()))
+
+    assert sum(1 for _ in listing()) == 102
+    assert [(path, serves) for path, serves, _ in seen] == [(paths[HERE], True), (paths[THERE], True)]
+    here, there = ([each.topic for each in partitions] for _, _, partitions in seen)
+    assert here == ["orders"]
+    assert sorted(there) == ["many"] * 100 + ["orders"]
+    manager.close()
 
 
 @pytest.mark.parametrize("topic_id", [None, EARLIER_ID])

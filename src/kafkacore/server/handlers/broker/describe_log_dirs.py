@@ -27,7 +27,7 @@ async def handle(
         wanted = await finish(_wanted(request))
     response = DescribeLogDirsResponse()
     tells_cordoned = broker.image.metadata_version.cordoned_log_dirs_supported
-    for path, serves, partitions in broker.logs.by_directory():
+    for path, serves, partitions in await finish(broker.logs.by_directory()):
         result = Result(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         response.results.append(result)
         if serves:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -58,13 +59,15 @@ class CleanerSettings(NamedTuple):
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    # Apache Kafka accepts NaN for these two keys, and a rate of NaN limits nothing.
+    load_factor, rate = config.log_cleaner_io_buffer_load_factor, config.log_cleaner_io_max_bytes_per_second
     return CleanerSettings(
         enabled=config.log_cleaner_enable,
         threads=config.log_cleaner_threads,
         dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=min(max(config.log_cleaner_io_buffer_load_factor, LEAST_LOAD_FACTOR), 1.0),
+        load_factor=1.0 if math.isnan(load_factor) else min(max(load_factor, LEAST_LOAD_FACTOR), 1.0),
         io_buffer_bytes=config.log_cleaner_io_buffer_size,
-        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        max_bytes_per_second=math.inf if math.isnan(rate) else rate,
         backoff_ms=config.log_cleaner_backoff_ms,
     )
 

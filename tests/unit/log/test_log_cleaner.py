@@ -671,6 +671,17 @@ def test_key_changes_one_setting_of_the_cleaner(key: str, value: str, field: str
     assert settings == CleanerSettings()._replace(**{field: expected})
 
 
+@pytest.mark.parametrize("key", ["log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second"])
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_cleaner_compacts_when_a_key_has_no_finite_value(node: Node, key: str, value: str) -> None:
+    handle = node.log()
+    fill(handle)
+    node.cleaner.configure(cleaner_settings(BrokerConfig(SOUND | {key: value})))
+    node.cleaner.check()
+    assert node.cleaner.settle(TIMEOUT_S)
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
 def test_tombstones_stay_for_delete_retention(node: Node) -> None:
     handle = node.log()
     for retention_ms, stays in ((1000, False), ((1 << 63) - 1, True)):

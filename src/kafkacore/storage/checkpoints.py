@@ -23,6 +23,7 @@ LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
 _MAX_EPOCH: Final = (1 << 31) - 1
 _MAX_OFFSET: Final = (1 << 63) - 1
+_MOST_DIGITS: Final = 20
 
 
 class OffsetCheckpoint:
@@ -104,8 +105,10 @@ def _read_entries(files: Files, path: str) -> list[str]:
 
 
 def _numbers(path: str, line: str, fields: list[str]) -> list[int]:
-    """Returns the fields of a line as numbers. Raises MalformedFileError if a field is not a whole number."""
+    """Returns the fields of a line as numbers. Raises MalformedFileError if a field is not a 64-bit integer."""
     for field in fields:
-        if not (field.isascii() and field.removeprefix("-").isdigit()):
+        # int() raises its own error for thousands of digits.
+        is_number = field.isascii() and field.removeprefix("-").isdigit() and len(field) <= _MOST_DIGITS
+        if not is_number or abs(int(field)) > _MAX_OFFSET:
             raise MalformedFileError(path, f"line {line!r} does not contain the expected numbers")
     return [int(field) for field in fields]

@@ -14,6 +14,7 @@ from kafkacore.runtime.files import OS_FILES, Files, replace
 from kafkacore.storage.errors import MalformedFileError
 
 NAME: Final = "meta.properties"
+_MOST_DIGITS: Final = 20
 
 
 class MetaProperties(NamedTuple):
@@ -94,6 +95,7 @@ def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
 
 def _number(path: str, lines: dict[str, str], key: str) -> int:
     text = lines[key].strip()
-    if not (text.isascii() and text.removeprefix("-").isdigit()):
-        raise MalformedFileError(path, f"{key}={text} is not a whole number")
+    # int() raises its own error for thousands of digits.
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= _MOST_DIGITS):
+        raise MalformedFileError(path, f"{key}={text} is not a whole number of at most {_MOST_DIGITS} digits")
     return int(text)

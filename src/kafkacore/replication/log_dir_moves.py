@@ -92,6 +92,7 @@ class LogDirMoves:
         move, future = self._moves.get(key), self._manager.futures.get(key)
         if move is not None:
             await move.end()
+            self._forget(key, move)  # `_run` has not done this if it was cancelled before its first step
             self._revert(key, move)
         if future is not None:
             await self._off(self._manager.drop_future, key, Kind.DELETE, future.name)
@@ -125,8 +126,11 @@ class LogDirMoves:
             LOG.exception("the move of %s-%d to %s has failed; request it again", *key, move.path)
             self._revert(key, move)
         finally:
-            if self._moves.get(key) is move:
-                del self._moves[key]
+            self._forget(key, move)
+
+    def _forget(self, key: Key, move: Move) -> None:
+        if self._moves.get(key) is move:
+            del self._moves[key]
 
     async def _try(self, key: Key, move: Move) -> bool:
         """Makes one attempt to move the replica. Returns True if the move has ended. Raises MoveCancelled."""

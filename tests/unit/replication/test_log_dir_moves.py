@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.settings import LogSettings
@@ -21,13 +24,24 @@ async def assigned(replica: Any, path: str) -> None:
     """Accepts the report, as a controller does."""
 
 
-def test_move_goes_on_when_two_requests_cancel_the_one_before_it(tmp_path: Path) -> None:
-    paths = [str(tmp_path / name) for name in "abc"]
-    for path in paths:
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    made = [str(tmp_path / name) for name in "abc"]
+    for path in made:
         Path(path).mkdir()
-    manager = LogManager(Environment(), paths, lambda topic: LogSettings())
-    manager.load()
-    manager.create(*KEY[:1], Uuid.random(), [KEY[1]], paths[0])
+    return made
+
+
+@pytest.fixture
+def manager(paths: list[str]) -> Iterator[LogManager]:
+    made = LogManager(Environment(), paths, lambda topic: LogSettings())
+    made.load()
+    made.create(*KEY[:1], Uuid.random(), [KEY[1]], paths[0])
+    yield made
+    made.close()
+
+
+def test_move_goes_on_when_two_requests_cancel_the_one_before_it(paths: list[str], manager: LogManager) -> None:
     drop, calls, go = manager.drop_future, [], threading.Event()
 
     def second_is_late(*arguments: Any) -> None:
@@ -53,4 +67,19 @@ def test_move_goes_on_when_two_requests_cancel_the_one_before_it(tmp_path: Path)
         await moves.close()
 
     asyncio.run(asyncio.wait_for(run(), LIMIT_S))
-    manager.close()
+
+
+def test_move_can_be_requested_again_when_it_was_cancelled_before_its_first_step(
+    paths: list[str], manager: LogManager
+) -> None:
+    """One request can begin a move and cancel it, before the event loop runs the task of the move."""
+
+    async def run() -> None:
+        moves = LogDirMoves(manager, assigned, 2, lambda: 1 << 30, 1)
+        moves.begin(KEY, paths[1])
+        await moves.cancel(KEY)
+        assert moves.destination(KEY) is None
+        assert manager.futures.all() == []
+        await moves.close()
+
+    asyncio.run(asyncio.wait_for(run(), LIMIT_S))

@@ -152,8 +152,7 @@ class FutureLogs:
         current, _, future = self._both(key)
         if future.handle.state == "closed":
             future = self._reopened(key, future)
-        _agree(current, future.handle)
-        return log_move.copy(current, future.handle, max_bytes)
+        return _copy(current, future.handle, max_bytes)
 
     def _both(self, key: Key) -> tuple[PartitionHandle, ManagedDirectory, FutureLog]:
         with self._mutex:
@@ -170,8 +169,7 @@ class FutureLogs:
             future.handle.flush()  # syncs most of the last copy before appends wait for the sync
             log_move.hold_still(current)
             try:
-                _agree(current, future.handle)  # the current log may have been truncated since the last copy
-                while log_move.copy(current, future.handle, LAST_BYTES):
+                while _copy(current, future.handle, LAST_BYTES):
                     continue
                 self._hand_over(current, self._settle(future, current.log_start_offset, current.end_offset), future)
             finally:
@@ -263,6 +261,17 @@ def _is_want_of_room(error: Exception) -> bool:
     """Returns whether the error means that the disk is full. Such a disk has not failed, because it may have free space
     later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
+
+
+def _copy(current: PartitionHandle, future: PartitionHandle, max_bytes: int) -> int:
+    """Makes the future log agree with the current log, and then copies more of it. Begins again if the current log is
+    truncated meanwhile."""
+    copied = None
+    while copied is None:
+        truncations = current.truncations  # before the comparison, which may not see a later truncation
+        _agree(current, future)
+        copied = log_move.copy(current, future, max_bytes, truncations)
+    return copied
 
 
 def _agree(current: PartitionHandle, future: PartitionHandle) -> None:

@@ -339,6 +339,34 @@ def test_truncation_applies_to_the_future_log_too(paths: tuple[str, str]) -> Non
     manager.close()
 
 
+def test_moved_log_has_the_records_that_replaced_others_during_a_copy(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of both epochs begin at offset 90, so the copy finds records there that it could append."""
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    agree = future_logs._agree
+
+    def agree_too_early(current: PartitionHandle, future: PartitionHandle) -> None:
+        agree(current, future)
+        monkeypatch.undo()
+        current.truncate_to(45)
+        current.become_leader(1, 6, 1)
+        for _ in range(20):
+            assert current.append(batch()).error == 0
+
+    monkeypatch.setattr(future_logs, "_agree", agree_too_early)
+    manager.futures.copy(KEY, 1 << 20)
+    [future] = manager.futures.all()
+    before = stored(handle)
+    assert (future.handle.leader_epochs(), stored(future.handle)) == ([(5, 0), (6, 45)], before)
+    manager.replace_with_future(KEY)
+    assert (handle.directory.path, stored(handle)) == (paths[1], before)
+    manager.close()
+
+
 @pytest.mark.parametrize("appends", [10, 23, 40])  # the log then ends before the copy, at its end, or after it
 def test_moved_log_has_the_records_that_replaced_others_just_before_the_replacement(
     paths: tuple[str, str], appends: int
@@ -725,7 +753,7 @@ def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(path
     manager.create_future(KEY, paths[1])
     future = manager.futures.get(KEY)
     assert future is not None
-    while log_move.copy(handle, future.handle, 1 << 20):
+    while log_move.copy(handle, future.handle, 1 << 20, handle.truncations):
         pass
     assert future.handle.end_offset == 200
     manager.replace_with_future(KEY)

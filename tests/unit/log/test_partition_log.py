@@ -724,7 +724,7 @@ def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path
         "append_as_follower": lambda: handle.append_replicated(batch(), 0),
         "flush": handle.flush,
         "truncate_to": lambda: handle.truncate_to(0),
-        "copy": lambda: move.copy(handle, handle, 1),
+        "copy": lambda: move.copy(handle, handle, 1, handle.truncations),
         "hold_still": lambda: move.hold_still(handle),
         "watch": lambda: watching.append(PartitionWatch()),
     }

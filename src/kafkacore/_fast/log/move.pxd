@@ -15,11 +15,17 @@ from kafkacore._fast.wait.park cimport Waiter
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.sleeper cimport Sleeper
 
+cdef enum:
+    LOG_TRUNCATED = -0x10000  # below every -errno and every -(Kafka error code)
+
 # Copies from `source` about `max_bytes` bytes of records that `into` lacks. Returns the number of copied bytes, or 0 if
 # `into` has all records. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at which
 # `source` begins. `into` gets files as soon as `source` has files. `sleeper` is the caller's means of waiting
-# (sleeper.pxd).
-cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
+# (sleeper.pxd). `truncations` is the value that `truncations` of `source` had before the caller removed from `into` the
+# records that `source` no longer has. If `source` was truncated since then, returns LOG_TRUNCATED. `into` then has a
+# prefix of what `source` had before that truncation.
+cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, int64_t max_bytes,
+                      Sleeper *sleeper) noexcept nogil
 
 # Call this between `log_hold_still` and `log_go_on`, when both logs end at the same offset. `fresh` is the future log:
 # it was shut and then loaded again. `log` and `fresh` exchange their directories and segments. `log` keeps its

@@ -11,10 +11,12 @@ def new_future(
     """Creates the partition of a future log, which has no leader. The name of its directory consists of topic, index
     and `suffix`."""
 
-def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int) -> int:
+def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int, truncations: int) -> int | None:
     """Copies about `max_bytes` bytes of records that the future log `into` lacks. Returns the number of copied bytes. A
-    number below `max_bytes` means that `into` now has all records. Blocking. Raises OSError if one of the directories
-    is offline, or if the records of the source cannot be copied."""
+    number below `max_bytes` means that `into` now has all records. `truncations` is the source's count of truncations
+    before the caller removed from `into` the records that the source no longer has. If the count has changed, stops and
+    returns None: the caller must then remove such records again. Blocking. Raises OSError if one of the directories is
+    offline, or if the records of the source cannot be copied."""
 
 def fail(handle: PartitionHandle, directory: LogDirectory, error: int) -> None:
     """Takes `directory` offline because of the errno `error`. Also makes the log fail, unless it was closed or has

@@ -91,26 +91,46 @@ cdef inline int64_t refused(int error) noexcept nogil:
     return -error if error > 0 else -ENOMEM
 
 
-cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sleeper *sleeper) noexcept nogil:
+cdef inline bint is_truncated(Partition *source, int64_t truncations) noexcept nogil:
+    return locked(&source.log, &source.log.truncations) != truncations
+
+
+cdef int64_t append(Partition *into, const uint8_t *block, int64_t size, Sleeper *sleeper) noexcept nogil:
     cdef AppendInfo info
     cdef WakeList wakes
     cdef int64_t before = load64(&into.log.total_bytes)
-    cdef int64_t got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), block,
-                                                <size_t> found.size, found.position)
     cdef int error = LOG_BLOCKED
-    if got != found.size:
-        return got if got < 0 else -EIO
     while error == LOG_BLOCKED:
-        error = partition_append_replicated(into, block, <size_t> got, ANY_EPOCH, &sleeper.waiter, &info, &wakes)
+        error = partition_append_replicated(into, block, <size_t> size, ANY_EPOCH, &sleeper.waiter, &info, &wakes)
         wake_all(&wakes)
         if error == LOG_BLOCKED:
             sleep_until_woken(sleeper, -1)
     return refused(error) if error != 0 else load64(&into.log.total_bytes) - before
 
 
-cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
+cdef int64_t copy_found(Partition *source, Partition *into, int64_t truncations, const ReadResult *found,
+                        Sleeper *sleeper) noexcept nogil:
+    cdef uint8_t *block = <uint8_t *> malloc(<size_t> found.size)
+    cdef int64_t result
+    if block == NULL:
+        return -ENOMEM
+    result = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), block, <size_t> found.size,
+                                      found.position)
+    if is_truncated(source, truncations):
+        # These bytes may be newer than records that `into` still has although the truncation removed them. With newer
+        # bytes behind them, the leader epochs would no longer show where such records begin.
+        result = LOG_TRUNCATED
+    elif result == found.size:
+        result = append(into, block, result, sleeper)
+    elif result >= 0:
+        result = -EIO
+    free(block)
+    return result
+
+
+cdef int64_t copy_block(Partition *source, Partition *into, int64_t truncations, int64_t max_bytes,
+                        Sleeper *sleeper) noexcept nogil:
     cdef ReadResult found
-    cdef uint8_t *block
     cdef int64_t copied = 0
     cdef int64_t offset = locked(&into.log, &into.log.end_offset)
     cdef int64_t start = locked(&source.log, &source.log.log_start_offset)
@@ -125,9 +145,7 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
     if error != 0:
         return refused(error)
     if found.size > 0:
-        block = <uint8_t *> malloc(<size_t> found.size)
-        copied = append(into, &found, block, sleeper) if block != NULL else -ENOMEM
-        free(block)
+        copied = copy_found(source, into, truncations, &found, sleeper)
     segment_release(found.segment)
     return copied
 
@@ -185,7 +203,8 @@ cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
         locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset))
 
 
-cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
+cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, int64_t max_bytes,
+                      Sleeper *sleeper) noexcept nogil:
     cdef int64_t copied = 0
     cdef int64_t more = 1
     cdef bint begun = is_overtaken(source, into)
@@ -195,7 +214,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
     if begun:
         error = begin(source, into, sleeper)
     while error == 0 and more > 0 and copied < max_bytes:
-        more = copy_block(source, into, max_bytes - copied, sleeper)
+        more = copy_block(source, into, truncations, max_bytes - copied, sleeper)
         if more > 0:
             copied += more
         elif more < 0 and not begun and is_overtaken(source, into):
@@ -203,12 +222,14 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
             begun = True
             more = 1
             error = begin(source, into, sleeper)
-    if more < 0:
-        return more
     if error == 0 and more == 0:
         error = follow_end(source, into, sleeper)
-    if error == 0:
+    if error == 0 and more >= 0:
         error = follow_start(source, into)
+    if is_truncated(source, truncations):
+        return LOG_TRUNCATED
+    if more < 0:
+        return more
     return copied if error == 0 else refused(error)
 
 
@@ -286,15 +307,19 @@ def new_future(LogDirectory directory not None, str topic not None, int32_t inde
     return handle
 
 
-def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes):
+def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes, int64_t truncations):
     """Copies about `max_bytes` bytes of records that the future log `into` lacks. Returns the number of copied bytes. A
-    number below `max_bytes` means that `into` now has all records. Blocking. Raises OSError if one of the directories
-    is offline, or if the records of the source cannot be copied."""
+    number below `max_bytes` means that `into` now has all records. `truncations` is the source's count of truncations
+    before the caller removed from `into` the records that the source no longer has. If the count has changed, stops and
+    returns None: the caller must then remove such records again. Blocking. Raises OSError if one of the directories is
+    offline, or if the records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new(into.directory.dir)
     cdef int64_t copied
     with nogil:
-        copied = log_copy(source.partition, into.partition, max_bytes, sleeper)
+        copied = log_copy(source.partition, into.partition, truncations, max_bytes, sleeper)
         park_release(&sleeper.parked)
+    if copied == LOG_TRUNCATED:
+        return None
     if copied < 0:
         raise OSError(f"{source.topic}-{source.index} cannot be copied from {source.directory.path} to "
                       f"{into.directory.path}: error {-copied}")

@@ -58,8 +58,22 @@ class BrokerLogs:
                 return None
             return self._paths.get(replica.directory(node_id))
 
-        self._manager.load(place_of)
-        self._put_strays_aside(image, node_id)
+        def why_stray(partition: PartitionHandle) -> str | None:
+            topic = image.topic(partition.topic)
+            if topic is None:
+                return "there is no such topic"
+            if node_id not in image.replicas(topic, partition.index):
+                return "no replica of the partition is here"
+            if partition.topic_id == ZERO:
+                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a starting broker
+                # does not guess a missing id.
+                return f"it has no {partition_metadata.NAME}, the file that names its topic"
+            if partition.topic_id != topic.topic_id:
+                return f"its topic id is {partition.topic_id}, but the topic now has {topic.topic_id}"
+            return None
+
+        self._manager.load(place_of, why_stray)
+        self._put_strays_aside(why_stray)
         self._promote_abandoned(place_of)
         self._await_cuts()
 
@@ -231,24 +245,10 @@ class BrokerLogs:
         future = self._manager.futures.get((partition.topic, partition.index))
         return None if future is None else future.handle
 
-    def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
+    def _put_strays_aside(self, why_stray: Callable[[PartitionHandle], str | None]) -> None:
         """Renames to `-stray` the logs that were found at start and are not replicas of this broker (KAFKA-14616). A
         future log is checked separately from the log in use: it may remain from an earlier topic of the same name, or a
         crash may have left it without a topic id."""
-
-        def why_stray(partition: PartitionHandle) -> str | None:
-            topic = image.topic(partition.topic)
-            if topic is None:
-                return "there is no such topic"
-            if node_id not in image.replicas(topic, partition.index):
-                return "no replica of the partition is here"
-            if partition.topic_id == ZERO:
-                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a starting broker
-                # does not guess a missing id.
-                return f"it has no {partition_metadata.NAME}, the file that names its topic"
-            if partition.topic_id != topic.topic_id:
-                return f"its topic id is {partition.topic_id}, but the topic now has {topic.topic_id}"
-            return None
 
         def tell(path: str, reason: str) -> None:
             LOG.warning("%s: %s; the directory is kept under a name that ends with -stray", path, reason)

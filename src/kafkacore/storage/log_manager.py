@@ -130,13 +130,18 @@ class LogManager:
 
     # --- loading ---
 
-    def load(self, place_of: Callable[[str, int], str | None] = lambda topic, index: None) -> None:
+    def load(
+        self,
+        place_of: Callable[[str, int], str | None] = lambda topic, index: None,
+        why_stray: Callable[[PartitionHandle], str | None] = lambda log: None,
+    ) -> None:
         """Loads every log in the directories, several at the same time. Before that, removes the marks of a clean
         shutdown (KAFKA-10471).
 
-        Takes a directory offline if its disk fails. If two directories contain a log for the same partition, `place_of`
-        returns the right directory, and the log in the other directory is renamed. Raises LogDirectoryError for a
-        subdirectory that is neither a log nor another directory that Kafka creates.
+        Takes a directory offline if its disk fails. If two directories contain a log for the same partition, renames
+        each log for which `why_stray` returns a reason. If two logs remain, `place_of` returns the right directory, and
+        the log in the other directory is renamed. Raises LogDirectoryError if `place_of` returns None for such logs,
+        and for a subdirectory that is neither a log nor another directory that Kafka creates.
         """
         began = time.monotonic()
         self.loads = [
@@ -156,7 +161,7 @@ class LogManager:
             directory_load.run(self.loads, self._make_pool)
         finally:
             loads, self.loads = self.loads, []
-        self._settle_doubles(place_of)
+        self._settle_doubles(place_of, why_stray)
         for load in loads:
             load.directory.loaded = True
             # The node may have been killed after it renamed a log's directory, but before it wrote the checkpoints.
@@ -167,9 +172,12 @@ class LogManager:
         if total > MANY_LOGS:
             open_files.warn_of(total)
 
-    def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
+    def _settle_doubles(
+        self, place_of: Callable[[str, int], str | None], why_stray: Callable[[PartitionHandle], str | None]
+    ) -> None:
         """Decides between two logs of one partition. Two directories have a log of the partition if a crash interrupted
-        a move between its two renames."""
+        a move between its two renames. Both logs are stray if the topic was deleted, or the replica reassigned, while
+        the node was down."""
         seen: set[Key] = set()
         doubles: set[Key] = set()
         for directory in self._directories:
@@ -177,13 +185,19 @@ class LogManager:
             seen |= directory.partitions.keys()
         for key in sorted(doubles):
             holders = [one for one in self._directories if key in one.partitions]
-            place = place_of(*key)
-            if place not in [one.path for one in holders]:
-                first, second = (os.path.join(one.path, names.partition_directory_name(*key)) for one in holders[:2])
-                raise LogDirectoryError(f"{second}: the partition is also in {first}; move the older of the two away")
-            for one in holders:
-                if one.path != place:
-                    LOG.warning("%s-%d is in %s; renaming its log in %s", *key, place, one.path)
+            reasons = {one: why_stray(one.partitions[key]) for one in holders}
+            left = [one for one in holders if reasons[one] is None]
+            if len(left) > 1:
+                place = place_of(*key)
+                if place not in [one.path for one in left]:
+                    first, second = (os.path.join(one.path, names.partition_directory_name(*key)) for one in left[:2])
+                    raise LogDirectoryError(
+                        f"{second}: the partition is also in {first}; move the older of the two away"
+                    )
+                reasons |= {one: f"the partition is in {place}" for one in left if one.path != place}
+            for one, reason in reasons.items():
+                if reason is not None:
+                    LOG.warning("%s-%d: renaming its log in %s: %s", *key, one.path, reason)
                     one.cleaned.pop(key, None)
                     handle = one.partitions.pop(key)
                     handle.retire()

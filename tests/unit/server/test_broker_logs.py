@@ -40,13 +40,13 @@ def paths(tmp_path: Path) -> dict[Uuid, str]:
     return made
 
 
-def image_of_one(directory: Uuid) -> MetadataImage:
+def image_of_one(directory: Uuid, topic_id: Uuid = TOPIC_ID, node: int = ME) -> MetadataImage:
     publisher = MetadataPublisher()
     records = [
         FeatureLevelRecord(name="metadata.version", feature_level=29),
-        TopicRecord(name=KEY[0], topic_id=TOPIC_ID),
+        TopicRecord(name=KEY[0], topic_id=topic_id),
         PartitionRecord(
-            topic_id=TOPIC_ID, partition_id=KEY[1], replicas=[ME], isr=[ME], leader=ME, directories=[directory]
+            topic_id=topic_id, partition_id=KEY[1], replicas=[node], isr=[node], leader=node, directories=[directory]
         ),
     ]
     publisher.apply(records, 1, 1, 1)
@@ -133,6 +133,47 @@ def test_log_without_a_topic_id_is_put_aside_with_its_records(
     [left] = [name for name in os.listdir(paths[HERE]) if name.endswith(names.Kind.STRAY.value)]
     assert os.path.getsize(os.path.join(paths[HERE], left, names.file_name(0, names.LOG))) > 0
     assert any(line.startswith(f"{log}: it has no partition.metadata") for line in caplog.messages)
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        MetadataPublisher().image,
+        image_of_one(UNASSIGNED_DIRECTORY, topic_id=EARLIER_ID),
+        image_of_one(HERE, node=ME + 1),
+    ],
+    ids=["no topic", "another topic", "another broker"],
+)
+def test_two_logs_of_one_partition_are_put_aside_when_the_partition_is_not_the_brokers(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor
+) -> None:
+    """This happens if the node is killed between the two renames of a move, and the topic is deleted, or the replica
+    reassigned, before the node starts again."""
+    os.rename(leave_a_move_half_done(paths), os.path.join(paths[THERE], names.partition_directory_name(*KEY)))
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image, ME)
+    assert manager.get(*KEY) is None
+    for path in paths.values():
+        [left] = [found for name in os.listdir(path) if (found := names.parse_partition_directory(name))]
+        assert left.kind is names.Kind.STRAY
+        assert checkpoints.OffsetCheckpoint(path, checkpoints.RECOVERY_POINT).read() == {}
+    manager.close()
+
+
+def test_log_stays_when_the_other_log_of_its_partition_is_stray(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor
+) -> None:
+    """The metadata still names the directory of the stray log."""
+    leave_a_move_half_done(paths)
+    name = names.partition_directory_name(*KEY)
+    shutil.copytree(os.path.join(paths[HERE], name), os.path.join(paths[THERE], name))
+    os.unlink(os.path.join(paths[HERE], name, partition_metadata.NAME))
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image, ME)
+    handle = manager.get(*KEY)
+    assert handle is not None
+    assert (handle.directory.path, handle.end_offset) == (paths[THERE], 3)
     manager.close()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from itertools import chain
 from typing import Final
@@ -37,6 +37,7 @@ class BrokerLogs:
         self._ids = {path: directory for directory, path in paths.items()}
         self._mutex = threading.Lock()
         self._doomed: list[Key] = []  # the logs that the next deletion will delete; guarded by the mutex
+        self._is_queued = False  # whether the last deletion has not begun yet; guarded by the mutex
         self._deletion: Future[list[Key]] = Future()  # the last deletion
         self._leaving: dict[Key, Future[list[Key]]] = {}
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
@@ -106,12 +107,8 @@ class BrokerLogs:
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
         """Returns the logs found at start, or new logs, which have no files until their first append."""
-        for index in indexes if self._leaving else ():
-            leaving = self._leaving.pop((topic, index), None)
-            if leaving is not None:
-                # The topic was deleted and immediately created again. The old directory must be renamed before the new
-                # directory takes its name.
-                leaving.result()
+        if self._leaving:
+            self._end_deletions([(topic, index) for index in indexes])
         wanted = self._path_of(directory)
         if self._preferred:
             self._open_preferred(topic, topic_id, indexes, settings)
@@ -121,6 +118,22 @@ class BrokerLogs:
                 there = self._ids[lies_in.path]
                 self._placed |= {(topic_id, each.index): there for each in placed if each.directory is lies_in}
         return placed
+
+    def _end_deletions(self, keys: Sequence[Key]) -> None:
+        """Returns when earlier logs with these names are deleted. Such logs exist if a topic was deleted and
+        immediately created again, or if a replica has come back. A new log must not find the directory of the earlier
+        log, nor its entries in the checkpoints. The loop waits meanwhile. So if no thread has begun to delete a log,
+        this method does it: a thread may not be free for long, and would delete other logs too."""
+        wanted = set(keys)
+        with self._mutex:
+            mine = dict.fromkeys(key for key in self._doomed if key in wanted)
+            self._doomed = [key for key in self._doomed if key not in wanted]
+        if mine:
+            self._delete_now(mine)
+        for key in keys:
+            leaving = self._leaving.pop(key, None)
+            if leaving is not None and key not in mine:
+                leaving.result()
 
     def _open_preferred(self, topic: str, topic_id: Uuid, indexes: Sequence[int], settings: LogSettings) -> None:
         for index in indexes:
@@ -151,21 +164,25 @@ class BrokerLogs:
         key = (partition.topic, partition.index)
         with self._mutex:
             self._doomed.append(key)
-            if len(self._doomed) > 1:
-                self._leaving[key] = self._deletion
-                return
+            is_queued, self._is_queued = self._is_queued, True
+        if is_queued:
+            self._leaving[key] = self._deletion
+            return
         self._deletion = self._leaving[key] = self._blocking.submit(self._delete_doomed)
         self._deletion.add_done_callback(self._left)
 
     def _delete_doomed(self) -> list[Key]:
         """Runs on another thread. Returns the logs that were to be deleted."""
         with self._mutex:
-            keys, self._doomed = self._doomed, []
+            keys, self._doomed, self._is_queued = self._doomed, [], False
+        self._delete_now(keys)
+        return keys
+
+    def _delete_now(self, keys: Collection[Key]) -> None:
         try:
             self._manager.delete(keys)
         except Exception:
             LOG.exception("these logs could not be deleted: %s", ", ".join(f"{topic}-{index}" for topic, index in keys))
-        return keys
 
     def _left(self, done: Future[list[Key]]) -> None:
         """Handles the end of a deletion. Runs on the thread that deleted the logs."""

@@ -30,6 +30,7 @@ KEY = ("orders", 0)
 TOPIC_ID, EARLIER_ID = Uuid(b"t" * 16), Uuid(b"e" * 16)
 HERE, THERE = Uuid(b"h" * 16), Uuid(b"g" * 16)
 SETTINGS = LogSettings()
+LIMIT_S = 30
 
 
 @pytest.fixture
@@ -282,12 +283,46 @@ def test_logs_that_are_deleted_at_the_same_time_share_the_writes_of_the_checkpoi
     for each in partitions[:-1]:
         logs.delete(each)
     busy.set()
+    blocking.submit(int).result()  # waits until the thread has deleted the logs
+    assert written == [1]
     [new] = logs.open(KEY[0], TOPIC_ID, [0], HERE, SETTINGS)
     assert new is not partitions[0]
     assert written == [1]
     logs.delete(partitions[-1])
     logs.open(KEY[0], TOPIC_ID, [19], HERE, SETTINGS)
     assert written == [1, 0]
+    manager.close()
+
+
+def test_log_of_a_topic_that_was_deleted_is_created_again_when_no_thread_is_free(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    """The thread of the event loop calls `open`, so it must not wait for other work of the threads."""
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    earlier = logs.open(KEY[0], EARLIER_ID, range(2), HERE, SETTINGS)
+    for each in earlier:
+        each.become_leader(ME, 0)
+        assert each.append(one_record()).error == 0
+    manager.checkpoint_recovery_points()
+    busy = threading.Event()
+    blocking.submit(busy.wait)  # takes the only thread of the pool
+    for each in earlier:
+        logs.delete(each)
+    opened: list[PartitionHandle] = []
+    loop = threading.Thread(target=lambda: opened.extend(logs.open(KEY[0], TOPIC_ID, [0], HERE, SETTINGS)), daemon=True)
+    loop.start()
+    loop.join(LIMIT_S)
+    try:
+        [new] = opened
+    finally:
+        busy.set()
+    assert checkpoints.OffsetCheckpoint(paths[HERE], checkpoints.RECOVERY_POINT).read().keys() == {(KEY[0], 1)}
+    new.become_leader(ME, 0)
+    assert new.append(one_record()).first_offset == 0
+    blocking.submit(int).result()  # waits until the thread has deleted the other log
+    assert (manager.get(*KEY), manager.get(KEY[0], 1)) == (new, None)
     manager.close()
 
 

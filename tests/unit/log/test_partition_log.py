@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import errno
 import gc
-import resource
 import select
 import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from damaged_logs import marker
+from descriptors import no_free_descriptor
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move, partition, producers, segment
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -27,6 +28,7 @@ from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage import log_loader
+from processes import wait_until
 
 NOW = 1_700_000_000_000
 OFFSET_OUT_OF_RANGE = 1
@@ -728,19 +730,33 @@ def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path
         "hold_still": lambda: move.hold_still(handle),
         "watch": lambda: watching.append(PartitionWatch()),
     }
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Leaves only standard input, output and error; files that are already open stay open.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     found = {}
-    try:
+    with no_free_descriptor():
         for name, call in calls.items():
             try:
                 call()
             except (OSError, MemoryError) as error:
                 found[name] = getattr(error, "errno", error)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert found == dict.fromkeys(calls, errno.EMFILE)
     assert (handle.end_offset, handle.append(batch()).error, handle.flush()) == (2, 0, True)
     handle.close()
+    handle.directory.close()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_log_is_retired_when_no_descriptor_is_left(tmp_path: Path, busy: bool) -> None:
+    """A log that is not retired would keep its directory under its name, although its manager has forgotten it."""
+    handle = led(tmp_path)
+    handle.append(batch())
+    if busy:
+        move.hold_still(handle)  # the log looks as if it had a job
+    retiring = threading.Thread(target=handle.retire, daemon=True)
+    with no_free_descriptor():
+        retiring.start()
+        wait_until(lambda: handle.role == "gone")
+        if busy:
+            move.go_on(handle)
+        retiring.join(30)
+    assert not retiring.is_alive()
+    assert handle.state == "closed"
     handle.directory.close()

@@ -8,7 +8,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from kafkacore._fast.base.atomics cimport load32, load64, load_ptr, store32, store_ptr
-from kafkacore._fast.wait.io cimport LogDirectory
+from kafkacore._fast.wait.io cimport LogDirectory, io_pause
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, segments_release,
 )
@@ -154,6 +154,9 @@ cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int
         error = partition_acknowledged(p, ack)
     return error
 
+
+cdef enum:
+    RETIRE_PAUSE_NS = 20000000
 
 cdef enum:
     TRUNCATE = 0
@@ -655,10 +658,20 @@ cdef class PartitionHandle:
 
     def retire(self):
         """Ends all work of a partition that is deleted or leaves this directory: wakes all waiters and from now on
-        rejects appends. After this returns, the directory can be renamed or removed."""
+        rejects appends. After this returns, the directory can be renamed or removed. If a job uses the log and no file
+        descriptor is free, looks again until the job has ended."""
+        cdef int result = LOG_BLOCKED
         with nogil:
             partition_close(self.partition, ROLE_GONE)
-        self.change(STOP, 0)
+        while result == LOG_BLOCKED:
+            with nogil:
+                result = log_stop(&self.partition.log, NULL)
+            if result == LOG_BLOCKED:
+                try:
+                    result = self.change(STOP, 0)
+                except (OSError, MemoryError):
+                    with nogil:
+                        io_pause(RETIRE_PAUSE_NS)
 
     def fail(self, int error):
         """Reports that the directory failed with an errno. Waiters get KAFKA_STORAGE_ERROR."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import resource
+import time
+from collections.abc import Callable
 from typing import Final
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
@@ -15,6 +17,9 @@ ADVICE: Final = (
     "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition keeps one file open "
     "after its first append; each of its older segments keeps one open after a read, and three after an index look-up"
 )
+SHORTAGE: Final = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free; the disk has not failed
+WAIT_ROUNDS: Final = 1500  # a step waits this many times for a file descriptor, for 30 s in total
+WAIT_S: Final = 0.02
 
 
 def raise_limit() -> None:
@@ -36,4 +41,18 @@ def warn_of(logs: int) -> None:
 
 def explain(error_number: int) -> str:
     """Returns advice to append to the text of an error. The advice is empty for most errors."""
-    return f"; {ADVICE}" if error_number in (errno.EMFILE, errno.ENFILE) else ""
+    return f"; {ADVICE}" if error_number in SHORTAGE else ""
+
+
+def finish(step: Callable[[str], None], path: str) -> None:
+    """Runs a step that must not be left half done. If no file descriptor is free, waits for one for up to 30 s, as
+    native code does (log/jobs.pxd). Blocking. Raises OSError."""
+    for rounds_left in reversed(range(WAIT_ROUNDS + 1)):
+        try:
+            step(path)
+        except OSError as error:
+            if error.errno not in SHORTAGE or rounds_left == 0:
+                raise
+            time.sleep(WAIT_S)
+        else:
+            return

@@ -15,6 +15,7 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import Files
 from kafkacore.storage import log_loader, names
 from kafkacore.storage.errors import LogDirectoryError, reason
@@ -38,7 +39,7 @@ class Owner(Protocol):
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-_ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_ROOM: Final = (errno.ENOMEM, *open_files.SHORTAGE)
 LAST_BYTES: Final = 1 << 20  # appends wait during the last copy of a move, which has steps of this size
 
 
@@ -250,16 +251,26 @@ class FutureLogs:
                 )
             except (OSError, LogDirectoryError, MemoryError) as error:
                 if _is_want_of_room(error):
-                    self._files.rename(path, future.path)
+                    self._rename_back(path, future)
                 else:
                     self._owner.fail(future.directory)
                 raise OSError(f"{path}: {reason(error)}") from error
         return fresh
 
+    def _rename_back(self, path: str, future: FutureLog) -> None:
+        """Gives a log that could not replace the current log its former name again. The current log takes more records
+        from now on, so after a power loss the node must not find the other log under the final name."""
+        try:
+            if not self._files.is_directory(future.path):
+                self._files.rename(path, future.path)
+                open_files.finish(self._files.sync_directory, future.directory.path)
+        except OSError:
+            LOG.exception("%s cannot be renamed", path)
+            self._owner.fail(future.directory)
+
 
 def _is_want_of_room(error: Exception) -> bool:
-    """Returns whether the error means that the disk is full. Such a disk has not failed, because it may have free space
-    later."""
+    """Returns whether memory or a file descriptor was missing. The disk has not failed then."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 

@@ -392,7 +392,7 @@ class LogManager:
         try:
             renamed = [each for name, handle in logs if (each := self._rename(directory, name, handle, kind))]
             if renamed:
-                self._files.sync_directory(directory.path)
+                open_files.finish(self._files.sync_directory, directory.path)
         except OSError:
             LOG.exception("a log's directory in %s cannot be renamed", directory.path)
             self.fail(directory)
@@ -616,7 +616,7 @@ class LogManager:
                 checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
                 directory.stored[name] = offsets
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
+                if error.errno in open_files.SHORTAGE:
                     LOG.warning(
                         "%s in %s could not be written: %s; the node tries again%s",
                         name, directory.path, error.strerror, open_files.explain(error.errno),

@@ -10,11 +10,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from descriptors import no_free_descriptor
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log import partition, segment
@@ -625,6 +627,71 @@ def test_replacement_can_be_tried_again_when_it_failed(
     assert (handle.directory.path, stored(handle)) == (paths[1], before)
     assert handle.append(batch()).error == 0
     assert manager.directories() == [(paths[0], True), (paths[1], True)]
+    manager.close()
+
+
+@pytest.mark.parametrize(("where", "what"), [(log_loader, "load"), (log_move, "adopt")])
+def test_new_log_gives_its_name_up_when_no_descriptor_is_free(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, where: object, what: str
+) -> None:
+    """Otherwise, the node's next start would find two logs. It might choose the new one, which lacks the latest
+    records."""
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    with ExitStack() as shortage, monkeypatch.context() as patch:
+
+        def fails(*_: object, **__: object) -> None:
+            end = shortage.enter_context(no_free_descriptor())
+            patch.setattr(time, "sleep", lambda seconds: end())
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        patch.setattr(where, what, fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.replace_with_future(KEY)
+    assert manager.directories() == [(paths[0], True), (paths[1], True)]
+    assert names.Kind.LIVE not in of_partition(paths[1])
+    assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
+    before = stored(handle)
+    move(manager, paths[1])
+    assert (handle.directory.path, stored(handle)) == (paths[1], before)
+    assert manager.directories() == [(paths[0], True), (paths[1], True)]
+    manager.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_log_that_could_not_be_loaded_under_its_new_name_keeps_the_former_one_after_a_power_cut(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimulatedDisk()
+    for path in ("/a", "/b"):
+        disk.make_directories(path)
+    disk.sync_directory("/")
+    environment = disk.environment()
+    manager = LogManager(environment, ["/a", "/b"], lambda topic: FLUSHED, files=disk)
+    manager.load()
+    handle = led(manager, "/a", batches=10)
+    manager.create_future(KEY, "/b")
+    copy_all(manager)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_loader, "load", fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.replace_with_future(KEY)
+    assert handle.append(batch(), acks=-1).error == 0
+    before = stored(handle)
+    disk.cut_power()
+    disk.restart(seed)
+    del manager, handle
+    manager = LogManager(environment, ["/a", "/b"], lambda topic: FLUSHED, files=disk)
+    manager.load(lambda topic, index: "/b")  # the controller already knew the assignment
+    found = manager.get(*KEY)
+    assert found is not None
+    assert (found.directory.path, stored(found)) == ("/a", before)
     manager.close()
 
 

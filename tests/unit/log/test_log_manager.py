@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from descriptors import no_free_descriptor
 from kafkacore._fast.base.made_ids import made_id
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.settings import LogSettings
@@ -380,4 +382,34 @@ def test_log_stays_when_its_topic_gets_an_id(tmp_path: Path, caplog: pytest.LogC
     (loaded,) = manager.create("orders", given, [0])
     assert (loaded.topic_id, loaded.end_offset) == (given, 3)
     assert "renaming" not in caplog.text
+    manager.close()
+
+
+def test_deletion_waits_when_no_descriptor_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next log with the same name must not find the directory of the deleted one."""
+    manager = manager_of(tmp_path)
+    filled(manager)
+    with no_free_descriptor() as end:
+        monkeypatch.setattr(time, "sleep", lambda seconds: end())
+        manager.delete([("orders", 0), ("orders", 1)])
+    assert manager.directories() == [(str(tmp_path), True)]
+    left = [names.parse_partition_directory(name) for name in os.listdir(tmp_path)]
+    assert [one.kind for one in left if one is not None] == [names.Kind.DELETE] * 2
+    [handle] = manager.create("orders", Uuid.random(), [0])
+    handle.become_leader(1, 0)
+    assert handle.append(batch()).first_offset == 0
+    manager.close()
+
+
+def test_deletion_takes_the_directory_offline_when_no_descriptor_becomes_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    pauses: list[float] = []
+    with no_free_descriptor():
+        monkeypatch.setattr(time, "sleep", pauses.append)
+        manager.delete([("orders", 0)])
+    assert sum(pauses) == pytest.approx(30)
+    assert manager.directories() == [(str(tmp_path), False)]
     manager.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from kafkacore.storage import checkpoints, future_logs, log_loader, log_manager,
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
+from processes import wait_until
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256)
 FLUSHED = LogSettings(segment_bytes=4096, index_interval_bytes=256, flush_messages=1)
@@ -832,4 +834,54 @@ def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(path
     again = manager.get(*KEY)
     assert again is not None
     assert (again.directory.path, again.end_offset) == (paths[1], 203)
+    manager.close()
+
+
+def test_copy_has_the_records_that_a_log_gets_while_the_copy_looks_for_its_last_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log ends with an empty segment before the look-up and again after it, but with records between the two."""
+    disk = SimulatedDisk()
+    for path in ("/a", "/b"):
+        disk.make_directories(path)
+    environment = disk.environment()
+    manager = LogManager(environment, ["/a", "/b"], lambda topic: SETTINGS, files=disk)
+    manager.load()
+    led(manager, "/a", batches=3)
+    manager.close()
+    for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+        disk.write(f"/a/orders-0/{names.file_name(200, suffix)}", b"")  # with this gap, the look-up reads the disk
+    manager = LogManager(environment, ["/a", "/b"], lambda topic: SETTINGS, files=disk)
+    manager.load()
+    handle = manager.get(*KEY)
+    assert handle is not None
+    handle.become_leader(1, 5)  # a new epoch would let the next copy find the gap
+    handle.configure(LogSettings(segment_bytes=500))
+    handle.open_ahead()
+    log_move.hold_still(handle)  # waits until the log is open, so the append needs no read
+    log_move.go_on(handle)
+    manager.create_future(KEY, "/b")
+    future = manager.futures.get(KEY)
+    assert future is not None
+    while future.handle.end_offset < 9:
+        manager.futures.copy(KEY, 1)
+    copy, begun = log_move.copy, threading.Event()
+
+    def begin_and_copy(*arguments: Any) -> int | None:
+        begun.set()
+        return copy(*arguments)
+
+    monkeypatch.setattr(log_move, "copy", begin_and_copy)
+    disk.pace("read", 200_000)
+    copying = threading.Thread(target=manager.futures.copy, args=[KEY, 1 << 20])
+    copying.start()
+    assert begun.wait(30)  # this thread runs again when the copy has released the GIL, and so has begun its look-up
+    assert handle.append(batch()).first_offset == 200
+    disk.pace("read", 0)  # does not shorten the read of the look-up
+    assert handle.append_now(bytearray(batch())) is None
+    wait_until(lambda: handle.segments()[-1].base_offset == 203)
+    copying.join()
+    copy_all(manager)
+    assert future.handle.end_offset == 203
+    assert future.handle.read(200, 1).records == handle.read(200, 1).records != b""
     manager.close()

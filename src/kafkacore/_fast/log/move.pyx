@@ -183,10 +183,9 @@ cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
     return log_start_roll(into, end, blocked)
 
 
-cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Runs when all records have been copied. If the source ends with an empty segment, the copy gets an empty segment
-    too, so that both logs have the same structure."""
-    cdef int64_t end = empty_end(&source.log)
+cdef int follow_end(Partition *into, int64_t end, Sleeper *sleeper) noexcept nogil:
+    """Runs when all records below `end` have been copied. `end` is the result of `empty_end` for the source. If the
+    source ends with an empty segment, the copy gets an empty segment too, so that both logs have the same structure."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.log.lock)
@@ -207,6 +206,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, i
                       Sleeper *sleeper) noexcept nogil:
     cdef int64_t copied = 0
     cdef int64_t more = 1
+    cdef int64_t end = -1
     cdef bint begun = is_overtaken(source, into)
     cdef int error = 0
     if not has_files(&source.log):
@@ -214,6 +214,8 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, i
     if begun:
         error = begin(source, into, sleeper)
     while error == 0 and more > 0 and copied < max_bytes:
+        # After the look-up for the last records, the source may get more records and then an empty segment.
+        end = empty_end(&source.log)
         more = copy_block(source, into, truncations, max_bytes - copied, sleeper)
         if more > 0:
             copied += more
@@ -223,7 +225,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, i
             more = 1
             error = begin(source, into, sleeper)
     if error == 0 and more == 0:
-        error = follow_end(source, into, sleeper)
+        error = follow_end(into, end, sleeper)
     if error == 0 and more >= 0:
         error = follow_start(source, into)
     if is_truncated(source, truncations):

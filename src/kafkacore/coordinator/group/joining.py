@@ -241,8 +241,8 @@ class Joining:
             waits = member.awaiting_join is self._parked
             if waits:
                 group.park_join(member, None)
-                if group.members.get(member.member_id) is member:
-                    extend_session(core, member)  # the session may have expired while the request was parked
+                if group.members.get(member.member_id) is member and member.session.due_ms is None:
+                    extend_session(core, member)  # the session has expired while the request was parked
             if error != ErrorCode.NONE:
                 response = join_response(group, UNKNOWN_MEMBER_ID, version)
                 response.leader, response.error_code = leader_before or "", error

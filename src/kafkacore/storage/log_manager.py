@@ -380,37 +380,56 @@ class LogManager:
                     directory.cleaned.pop(key, None)
                     self.compactions.disturb(key)
                 handle.retire()
-            leaving.setdefault(directory, []).append((names.partition_directory_name(*key), handle))
+                # Whoever waits for this deletion may create the next log of this name when the mark is released.
+                renamed = self._rename(directory, names.partition_directory_name(*key), handle, kind)
+            if renamed is not None:
+                leaving.setdefault(directory, []).append(renamed)
         for directory, logs in leaving.items():
-            self.rename_aside(directory, logs, kind)
+            self._end_renames(directory, logs, kind)
         self._forget_everywhere(keys)
 
     def rename_aside(
         self, directory: ManagedDirectory, logs: Iterable[tuple[str, PartitionHandle]], kind: names.Kind
     ) -> None:
         """Renames the directories of closed logs. `logs` contains the name of each log's directory."""
+        renamed = [each for name, handle in logs if (each := self._rename(directory, name, handle, kind))]
+        if renamed:
+            self._end_renames(directory, renamed, kind)
+
+    def _end_renames(
+        self, directory: ManagedDirectory, renamed: Iterable[tuple[str, PartitionHandle]], kind: names.Kind
+    ) -> None:
+        """Makes the renames durable. `renamed` contains the new path of each log's directory."""
+        if directory.failed:
+            return
         try:
-            renamed = [each for name, handle in logs if (each := self._rename(directory, name, handle, kind))]
-            if renamed:
-                open_files.finish(self._files.sync_directory, directory.path)
+            open_files.finish(self._files.sync_directory, directory.path)
         except OSError:
-            LOG.exception("a log's directory in %s cannot be renamed", directory.path)
-            self.fail(directory)
+            self._fail_renames(directory)
             return
         if kind is names.Kind.DELETE:
             for path, handle in renamed:
                 self._doom(path, handle.settings.file_delete_delay_ms)
 
+    def _fail_renames(self, directory: ManagedDirectory) -> None:
+        LOG.exception("a log's directory in %s cannot be renamed", directory.path)
+        self.fail(directory)
+
     def _rename(
         self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind
     ) -> tuple[str, PartitionHandle] | None:
-        """Returns the new path, or None if the log has no directory yet. Raises OSError."""
+        """Returns the new path. Returns None if the log has no directory yet, or if the rename fails, which takes the
+        log directory offline."""
         path = os.path.join(directory.path, name)
-        if not self._files.is_directory(path):
-            return None
         unique = self._new_uuid().hex()
         aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
-        self._files.rename(path, aside)
+        try:
+            if not self._files.is_directory(path):
+                return None
+            self._files.rename(path, aside)
+        except OSError:
+            self._fail_renames(directory)
+            return None
         return aside, handle
 
     def _absent(self, directory: ManagedDirectory) -> set[Key]:

@@ -124,6 +124,9 @@ class BrokerLogs:
         immediately created again, or if a replica has come back. A new log must not find the directory of the earlier
         log, nor its entries in the checkpoints. The loop waits meanwhile. So if no thread has begun to delete a log,
         this method does it: a thread may not be free for long, and would delete other logs too."""
+        keys = [key for key in keys if key in self._leaving]
+        if not keys:
+            return
         wanted = set(keys)
         with self._mutex:
             mine = dict.fromkeys(key for key in self._doomed if key in wanted)

@@ -28,6 +28,7 @@ class CoordinatorTopics:
     def __init__(self, session: BrokerSession, loop: LoopThread) -> None:
         self._session, self._loop = session, loop
         self._counts: dict[str, int] = {}
+        self._unread: set[str] = set()  # the last read of these topics failed
 
     def count(self, topic: str) -> int | None:
         """Returns the number of partitions of a coordinators' topic, or None if the topic did not exist at the last
@@ -35,9 +36,9 @@ class CoordinatorTopics:
         return self._counts.get(topic)
 
     async def read(self, topics: Iterable[str] = COORDINATED) -> None:
-        """Reads the numbers of the coordinators' topics among `topics`. Call this when the broker starts, and before
-        an image contains a new topic."""
-        names = sorted(set(COORDINATED).intersection(topics))
+        """Reads the numbers of the coordinators' topics among `topics`, and of those whose last read failed. Call this
+        when the broker starts, and before each change of an image, with the topics that are new to it."""
+        names = sorted(set(COORDINATED) & {*topics, *self._unread})
         if not names:
             return
         # The controller may have seen the topic on another server. Because of the sync, this broker sees it too.
@@ -45,15 +46,18 @@ class CoordinatorTopics:
         work = self._session.sure(reads)
         _, *found = await asyncio.wrap_future(self._loop.submit(work))
         for name, result in zip(names, found, strict=True):
+            self._unread.discard(name)
             if result.is_ok:
                 self._take(name, result.value[0])
             elif result.code == Code.NO_NODE:
                 self._counts.pop(name, None)
             else:
+                self._unread.add(name)
                 LOG.warning("%s could not be read: %s", paths.topic(name), result.code.name)
 
     def _take(self, name: str, data: bytes | None) -> None:
         try:
             self._counts[name] = len(znodes.decode_topic(data).partitions)
         except znodes.MalformedZnodeError as error:
+            self._unread.add(name)
             LOG.warning("%s cannot be read: %s", paths.topic(name), error)

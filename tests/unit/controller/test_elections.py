@@ -314,6 +314,22 @@ def test_replica_in_a_new_directory_is_not_eligible_when_its_broker_ended_clean_
     run(story)
 
 
+def test_last_leader_is_forgotten_when_it_comes_back_with_a_new_directory(run) -> None:
+    async def story(harness):
+        _, other = await two_directories(harness)
+        await harness.register(2, incarnation=2)  # broker 2 ended unclean, so it leaves the ELR
+        await harness.heartbeat(1, want_fence=True)
+        await harness.register(1, incarnation=2, log_dirs=[other], previous_broker_epoch=harness.epochs[1])
+        await harness.heartbeat(1)
+        await assign(harness, other)
+        row = harness.partition("t", 0)
+        assert (row.isr, row.elr, row.last_known_elr) == ((), (), ())
+        await harness.heartbeat(2)
+        assert harness.partition("t", 0).leader == -1, "an election would truncate broker 2 to an empty log"
+
+    run(story)
+
+
 def test_replica_that_moves_between_directories_stays_eligible(run) -> None:
     async def story(harness):
         await two_directories(harness)

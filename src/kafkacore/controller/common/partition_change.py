@@ -171,11 +171,17 @@ class _Change:
             return
         leader = self.was.leader if record.leader == NO_LEADER_CHANGE else record.leader
         if leader == NO_LEADER:
-            last = [each for each in self.was.last_known_elr if each in self.replicas] or self._last_leader()
+            last = [each for each in self.was.last_known_elr if self._may_have_records(each)] or self._last_leader()
             if tuple(last) != self.was.last_known_elr:
                 record.last_known_elr = last
         elif record.leader >= 0 and self.was.last_known_elr:
             record.last_known_elr = []
+
+    def _may_have_records(self, replica: int) -> bool:
+        """Returns whether the replica may be remembered as the last leader. A replica that has just lost its directory
+        has no records, but the only replica of a partition stays electable."""
+        emptied = replica in self.target.ineligible and replica in (self.target.directories or {})
+        return replica in self.replicas and not (emptied and len(self.replicas) > 1)
 
     def _last_leader(self) -> list[int]:
         """Returns the last leader of a partition without a leader. If that leader is not known and this change empties

@@ -380,7 +380,7 @@ class LogManager:
                     directory.cleaned.pop(key, None)
                     self.compactions.disturb(key)
                 handle.retire()
-                # Whoever waits for this deletion may create the next log of this name when the mark is released.
+                # Once the mark is released, the next log of this name may be created.
                 renamed = self._rename(directory, names.partition_directory_name(*key), handle, kind)
             if renamed is not None:
                 leaving.setdefault(directory, []).append(renamed)
@@ -404,15 +404,15 @@ class LogManager:
             return
         try:
             open_files.finish(self._files.sync_directory, directory.path)
-        except OSError:
-            self._fail_renames(directory)
+        except OSError as error:
+            self._fail_renames(directory, error)
             return
         if kind is names.Kind.DELETE:
             for path, handle in renamed:
                 self._doom(path, handle.settings.file_delete_delay_ms)
 
-    def _fail_renames(self, directory: ManagedDirectory) -> None:
-        LOG.exception("a log's directory in %s cannot be renamed", directory.path)
+    def _fail_renames(self, directory: ManagedDirectory, error: OSError) -> None:
+        LOG.error("a log's directory in %s cannot be renamed", directory.path, exc_info=error)
         self.fail(directory)
 
     def _rename(
@@ -427,8 +427,8 @@ class LogManager:
             if not self._files.is_directory(path):
                 return None
             self._files.rename(path, aside)
-        except OSError:
-            self._fail_renames(directory)
+        except OSError as error:
+            self._fail_renames(directory, error)
             return None
         return aside, handle
 

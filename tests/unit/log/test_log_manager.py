@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.storage import checkpoints, clean_shutdown, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager
+from processes import wait_until
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256, file_delete_delay_ms=60_000, flush_ms=5_000)
 
@@ -208,6 +210,36 @@ def test_log_starts_at_zero_when_its_topic_is_created_again(tmp_path: Path) -> N
     handle = manager.get("orders", 0)
     assert handle is not None
     assert (handle.log_start_offset, handle.end_offset) == (0, 3)
+    manager.close()
+
+
+def test_directory_of_a_deleted_log_is_renamed_before_the_deletion_waits_for_another_log(tmp_path: Path) -> None:
+    # Otherwise a second deletion of the log, which finds nothing to do, would let the next log use the old directory.
+    manager = manager_of(tmp_path)
+    filled(manager)
+    with manager.futures.alone(("orders", 1)):
+        deletion = threading.Thread(target=manager.delete, args=([("orders", 0), ("orders", 1)],))
+        deletion.start()
+        wait_until(lambda: manager.get("orders", 0) is None, 10, "the first deletion")
+        manager.delete([("orders", 0)])
+        assert not (tmp_path / "orders-0").exists()
+        assert (tmp_path / "orders-1").exists()
+    deletion.join(30)
+    assert not (tmp_path / "orders-1").exists()
+    manager.close()
+
+
+def test_retention_of_a_deleted_log_leaves_the_next_log_of_this_name_alone(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    old = manager.get("orders", 0)
+    assert old is not None
+    manager.delete([("orders", 0), ("orders", 1)])
+    filled(manager, batches=1)
+    files = sorted(each.name for each in (tmp_path / "orders-0").iterdir())
+    old.configure(LogSettings(retention_bytes=0))
+    assert old.delete_old_segments() == 0  # a retention pass that began before the deletion
+    assert sorted(each.name for each in (tmp_path / "orders-0").iterdir()) == files
     manager.close()
 
 

@@ -10,7 +10,7 @@ from kafkacore._fast.log.epochs cimport epochs_truncate_start
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.log cimport (
-    LOG_BLOCKED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
     log_wake_blocked, log_wake_changed, segments_release,
 )
 from kafkacore._fast.log.read cimport segment_max_timestamp
@@ -57,8 +57,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     mutex_lock(&log.lock)
     # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
     # now, the compaction repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the
-    # deletion.
-    if not log.swapping and begins_with(log, list, count):
+    # deletion. The directory of a closed log may have another name now, and another log may have its paths.
+    if log.state != LOG_CLOSED and not log.swapping and begins_with(log, list, count):
         result = log_keep_segments(log, count, log.segments.count, NULL)
         log.cuts += 1
         if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
@@ -176,6 +176,10 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     if list == NULL:
         return 0
     mutex_lock(&log.lock)
+    if log.state == LOG_CLOSED:
+        mutex_unlock(&log.lock)
+        segments_release(list)
+        return 0
     retention_ms = log.config.retention_ms if log.config.delete_policy else -1
     retention_bytes = log.config.retention_bytes if log.config.delete_policy else -1
     log_start_offset = log.log_start_offset

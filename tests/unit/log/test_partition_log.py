@@ -559,6 +559,16 @@ def test_follower_stores_batches_as_the_leader_stamped_them(tmp_path: Path) -> N
 # --- reads and lookups ---
 
 
+def test_read_in_a_gap_between_batches_begins_with_the_next_batch(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.become_follower(2, 1, 1)
+    first, second = batch(), struct.pack(">q", 10) + batch()[8:]  # the leader has compacted the offsets 2 to 9 away
+    assert handle.append_replicated(first + second, 1).error == 0
+    for offset in range(2, 11):
+        found = handle.read(offset, 1 << 20, 3)
+        assert (found.first_offset, found.records[8:]) == (10, second[8:])
+
+
 def test_read_returns_the_first_batch_whole_or_not_at_all(tmp_path: Path) -> None:
     handle = led(tmp_path)
     one = len(batch())

@@ -14,7 +14,8 @@ from kafkacore._fast.log.epochs cimport epochs_assign
 from kafkacore._fast.wait.io cimport io_fail
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add,
+    recent_clear,
 )
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.open cimport log_start_open, log_start_wake
@@ -162,6 +163,10 @@ cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
 cdef void note_position(Log *log, int64_t size, int64_t first, int64_t last, int64_t max_timestamp_ms) noexcept nogil:
     cdef Segment *segment = log.active
     segment_note_batch(segment, segment.size, size, last, max_timestamp_ms, log.config.index_interval_bytes)
+    if first != log.end_offset:
+        # A replica of a compacted log has gaps between its batches. The recent batches must have none, because a
+        # look-up takes the last batch that begins at or before its offset.
+        recent_clear(log)
     recent_add(log, first, segment.size)
     store64(&segment.size, segment.size + size)
     store32(&segment.wholly_synced, 0)

@@ -443,6 +443,18 @@ def test_retention_by_time_ends_with_an_empty_segment_at_the_same_offset(tmp_pat
     assert handle.append(batch(timestamp=NOW + 2000)).first_offset == 10
 
 
+def test_retention_of_records_without_timestamps_counts_from_the_last_append(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    handle = led(tmp_path, clock, retention_ms=1000)
+    handle.append(batch(timestamp=-1))
+    clock.advance_ms(900)
+    handle.append(batch(timestamp=-1))
+    clock.advance_ms(1000)
+    assert handle.delete_old_segments() == 0
+    clock.advance_ms(1)
+    assert handle.delete_old_segments() == 1
+
+
 def test_retention_deletes_nothing_above_the_high_watermark(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=len(batch()), retention_bytes=0)
     handle.become_leader(1, 1, 1, [(2, True)])

@@ -163,6 +163,8 @@ cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
 cdef void note_position(Log *log, int64_t size, int64_t first, int64_t last, int64_t max_timestamp_ms) noexcept nogil:
     cdef Segment *segment = log.active
     segment_note_batch(segment, segment.size, size, last, max_timestamp_ms, log.config.index_interval_bytes)
+    if max_timestamp_ms < 0:
+        segment.modified_ms = log_now_ms(log)
     if first != log.end_offset:
         # A replica of a compacted log has gaps between its batches. The recent batches must have none, because a
         # look-up takes the last batch that begins at or before its offset.

@@ -91,16 +91,25 @@ class Compactions:
         """Lowers the compacted offset of each log that lost compacted records, and returns these logs. Otherwise the
         cleaner would skip the records that replace the lost ones, and deleted keys could come back. Call this before a
         truncated log accepts appends, and after a load."""
-        lowered = set()
         with self._mutex:
-            for key, offset in directory.cleaned.items():
-                handle = directory.partitions.get(key)
-                if handle is not None and (handle.awaits_checkpoint or offset > handle.end_offset):
-                    # A truncation waits only if it goes below the recovery point on disk. So the compacted offset may
-                    # not be above the recovery point.
-                    directory.cleaned[key] = min(offset, handle.recovery_point)
-                    lowered.add(key)
-        return lowered
+            compacted = [
+                (key, offset, handle)
+                for key, offset in directory.cleaned.items()
+                if (handle := directory.partitions.get(key)) is not None
+            ]
+        # Each answer of a handle needs the lock of the log and then the GIL, so it must not be awaited under the mutex.
+        # A truncation waits only if it goes below the recovery point on disk. So the compacted offset may not be above
+        # the recovery point. A log that waits cannot grow meanwhile.
+        lowest = {
+            key: (handle, handle.recovery_point)
+            for key, offset, handle in compacted
+            if handle.awaits_checkpoint or offset > handle.end_offset
+        }
+        with self._mutex:
+            for key, (handle, offset) in lowest.items():
+                if directory.partitions.get(key) is handle and key in directory.cleaned:
+                    directory.cleaned[key] = min(directory.cleaned[key], offset)
+        return set(lowest)
 
     def known_until(self, key: Key) -> int | None:
         """Returns the end offset of the compacted part of the log, or None if the log was never compacted."""

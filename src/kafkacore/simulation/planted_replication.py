@@ -193,7 +193,9 @@ REPLICATION_BUGS: Final = (
     PlantedBug(
         "min-isr-ignored", "The high watermark advances below min.insync.replicas (KIP-966).",
         tuple(Patch(ROLES, name, _one_is_enough) for name in ("add", "add_run")),
-        (leaders.HighWatermarkNeedsMinIsr,), NODES,
+        # The first checker does not judge a high watermark that rises together with a change of the ISR. The controller
+        # may then elect a member of the ELR, which lacks the record.
+        (leaders.HighWatermarkNeedsMinIsr, replication.CommittedRecordsAgree), NODES,
     ),
     _bug(
         "position-of-an-earlier-epoch", "A leader uses its followers' positions from its previous leadership.",

@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
@@ -28,10 +28,8 @@ class Owner(Protocol):
     def holder(self, key: Key) -> ManagedDirectory | None:
         """Returns the directory of a log. The caller holds the mutex."""
 
-    def rename_aside(
-        self, directory: ManagedDirectory, logs: Iterable[tuple[str, PartitionHandle]], kind: names.Kind
-    ) -> None:
-        """Renames the directories of closed logs. `logs` contains the name of each log's directory."""
+    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
+        """Renames the directory `name` of a closed log."""
 
     def fail(self, directory: ManagedDirectory) -> None:
         """Takes a directory offline because its files cannot be renamed."""
@@ -135,7 +133,7 @@ class FutureLogs:
             self._futures.pop(key, None)
         if future is not None:
             future.handle.retire()
-            self._owner.rename_aside(future.directory, [(future.name, future.handle)], kind)
+            self._owner.rename_aside(future.directory, future.name, future.handle, kind)
 
     def forget(self, directory: ManagedDirectory) -> None:
         """Drops the future logs of a directory that failed. The node finds them again at its next start."""
@@ -184,7 +182,7 @@ class FutureLogs:
                 # The target directory failed before it listed this log, so the failure did not reach the log.
                 log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
-            self._owner.rename_aside(source, [(live, current)], names.Kind.DELETE)
+            self._owner.rename_aside(source, live, current, names.Kind.DELETE)
             LOG.info("%s-%d has moved from %s to %s", *key, source.path, future.directory.path)
 
     def _reopened(self, key: Key, future: FutureLog) -> FutureLog:
@@ -215,7 +213,7 @@ class FutureLogs:
             with self._mutex:
                 self._futures.pop((fresh.topic, fresh.index), None)
             live = names.partition_directory_name(fresh.topic, fresh.index)
-            self._owner.rename_aside(future.directory, [(live, fresh)], names.Kind.STRAY)
+            self._owner.rename_aside(future.directory, live, fresh, names.Kind.STRAY)
             raise
 
     def promote(self, key: Key) -> None:

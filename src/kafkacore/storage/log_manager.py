@@ -201,7 +201,7 @@ class LogManager:
                     one.cleaned.pop(key, None)
                     handle = one.partitions.pop(key)
                     handle.retire()
-                    self.rename_aside(one, [(names.partition_directory_name(*key), handle)], names.Kind.STRAY)
+                    self.rename_aside(one, names.partition_directory_name(*key), handle, names.Kind.STRAY)
 
     def _begin_directory(self, directory: ManagedDirectory) -> list[directory_load.Found]:
         path = directory.path
@@ -388,13 +388,11 @@ class LogManager:
             self._end_renames(directory, logs, kind)
         self._forget_everywhere(keys)
 
-    def rename_aside(
-        self, directory: ManagedDirectory, logs: Iterable[tuple[str, PartitionHandle]], kind: names.Kind
-    ) -> None:
-        """Renames the directories of closed logs. `logs` contains the name of each log's directory."""
-        renamed = [each for name, handle in logs if (each := self._rename(directory, name, handle, kind))]
-        if renamed:
-            self._end_renames(directory, renamed, kind)
+    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
+        """Renames the directory `name` of a closed log."""
+        renamed = self._rename(directory, name, handle, kind)
+        if renamed is not None:
+            self._end_renames(directory, [renamed], kind)
 
     def _end_renames(
         self, directory: ManagedDirectory, renamed: Iterable[tuple[str, PartitionHandle]], kind: names.Kind

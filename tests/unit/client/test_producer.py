@@ -1,35 +1,14 @@
 """A transactional producer after an error."""
 
-import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
 
-from kafkacore.client.connection import Answer
+from client_line import Line
 from kafkacore.client.errors import RecordTooLarge
 from kafkacore.client.options import Options
 from kafkacore.client.producer import Producer
-
-
-class Line:
-    """A connection to a broker. The broker answers when the test sends a byte to `far`."""
-
-    place, has_buffered, is_open = "h:1", False, True
-
-    def __init__(self):
-        self.near, self.far = socket.socketpair()
-        self.fileno = self.near.fileno
-
-    def send(self, message, version, deadline):
-        return 1
-
-    def receive(self):
-        return Answer(self.near.recv(1)[0], "response")
-
-    def close(self):
-        self.near.close()
-        self.far.close()
 
 
 @pytest.fixture

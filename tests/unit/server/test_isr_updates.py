@@ -86,6 +86,12 @@ class Broker:
         self.topic_id = GIVEN
         self.commit(RemoveTopicRecord(topic_id=TOPIC), *created(GIVEN))
 
+    def outlast_the_follower(self) -> None:
+        """Appends a record that the follower does not fetch in time, so that it must leave the ISR."""
+        self.log.append(batch())
+        self.clock.advance_ms(MAX_LAG_MS + 1)
+        self.timers.catch_up()
+
     async def request(self) -> tuple[list[tuple[int, int]], asyncio.Future[Any]]:
         """Returns the ISR in the next request, and the future for the controller's answer."""
         request, future = await self.asked.get()
@@ -170,9 +176,7 @@ def test_follower_joins_when_its_fetch_has_caught_up(run: Run) -> None:
 def test_follower_leaves_when_it_has_not_fetched_for_the_time_of_the_lag(run: Run) -> None:
     async def scene(broker: Broker) -> None:
         broker.commit(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[ME, OTHER]))
-        broker.log.append(batch())
-        broker.clock.advance_ms(MAX_LAG_MS + 1)
-        broker.timers.catch_up()
+        broker.outlast_the_follower()
         isr, answer = await broker.request()
         assert isr == [(ME, MY_EPOCH)]
         answer.set_result(accepted([ME], 2))
@@ -225,9 +229,7 @@ def test_isr_changes_when_the_topic_gets_its_id_before_the_answer_arrives(run: R
         await broker.settled()
         assert broker.log.partition_epoch == 1
         assert in_sync(broker.log) == [OTHER]
-        broker.log.append(batch())
-        broker.clock.advance_ms(MAX_LAG_MS + 1)
-        broker.timers.catch_up()
+        broker.outlast_the_follower()
         isr, _ = await broker.request()
         assert isr == [(ME, MY_EPOCH)]
 
@@ -256,9 +258,7 @@ def test_committed_isr_stays_when_the_topic_gets_its_id_before_the_isr_is_in_the
         answer.set_result(accepted([ME, OTHER], 1))
         await broker.settled()
         broker.give_id()
-        broker.log.append(batch())
-        broker.clock.advance_ms(MAX_LAG_MS + 1)
-        broker.timers.catch_up()
+        broker.outlast_the_follower()
         isr, _ = await broker.request()
         assert isr == [(ME, MY_EPOCH)]
 

@@ -193,7 +193,9 @@ class FutureLogs:
             handle = log_move.new_future(native, *key, closed.topic_id, closed.settings, suffix)
             if self._files.is_directory(future.path):
                 try:
-                    log_loader.load(handle, future.path, clean=False, files=self._files)
+                    log_loader.load(
+                        handle, future.path, clean=False, recovery_point=closed.end_offset, files=self._files
+                    )
                 except LogDirectoryError as error:
                     raise OSError(reason(error)) from error
             with self._mutex:
@@ -243,6 +245,7 @@ class FutureLogs:
                     fresh,
                     path,
                     clean=True,
+                    recovery_point=end_offset,  # the checkpoint may contain up to this offset of the future log
                     log_start_offset=log_start_offset,
                     gaps_until=future.directory.cleaned.get(key, 0),
                     files=self._files,

@@ -552,6 +552,72 @@ def test_start_promotes_a_future_log_when_the_current_one_is_missing(paths: tupl
     manager.close()
 
 
+def checkpointed_copy(manager: LogManager, path: str) -> PartitionHandle:
+    """Returns a log whose complete copy is synced. The checkpoint of the copy's directory has the recovery point 90."""
+    handle = led(manager, path)
+    (other,) = (one for one, _ in manager.directories() if one != path)
+    manager.create_future(KEY, other)
+    copy_all(manager)
+    future = manager.futures.get(KEY)
+    assert future is not None
+    future.handle.flush()
+    manager.checkpoint_recovery_points()
+    assert checkpoints.OffsetCheckpoint(other, checkpoints.RECOVERY_POINT).read() == {KEY: 90}
+    assert handle.recovery_point < 75
+    manager.await_cuts(True)
+    return handle
+
+
+def test_moved_log_takes_no_append_after_a_truncation_until_the_recovery_point_of_its_copy_is_lowered(
+    paths: tuple[str, str],
+) -> None:
+    """Otherwise, a load after a power loss would trust records that the log appended without a sync."""
+    manager = manager_of(paths)
+    handle = checkpointed_copy(manager, paths[0])
+    manager.futures.replace_current(KEY)  # before the manager writes the checkpoints again
+    handle.truncate_to(75)
+    assert handle.awaits_checkpoint
+    manager.checkpoint_cuts()
+    assert not handle.awaits_checkpoint
+    manager.close()
+
+
+def test_promoted_log_awaits_a_checkpoint_when_it_is_truncated(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    checkpointed_copy(manager, paths[0])
+    manager.close()
+    shutil.rmtree(f"{paths[0]}/orders-0")
+    manager = manager_of(paths)
+    manager.futures.promote(KEY)
+    manager.await_cuts(True)
+    promoted = manager.get(*KEY)
+    assert promoted is not None
+    promoted.truncate_to(75)
+    assert promoted.awaits_checkpoint
+    manager.close()
+
+
+def test_future_log_that_is_opened_again_awaits_a_checkpoint_when_it_is_truncated(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(paths)
+    checkpointed_copy(manager, paths[0])
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_loader, "load", fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.replace_with_future(KEY)
+    copy_all(manager)
+    future = manager.futures.get(KEY)
+    assert future is not None
+    future.handle.truncate_to(75)
+    assert future.handle.awaits_checkpoint
+    manager.close()
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_failed_directory_ends_the_move_and_keeps_the_other_log(paths: tuple[str, str], which: int) -> None:
     manager = manager_of(paths)

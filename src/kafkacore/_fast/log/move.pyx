@@ -284,6 +284,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
         log.cuts += 1
         log.truncations += 1
         log.snapshot_offset = fresh.snapshot_offset
+        log.checkpointed_offset = max(log.checkpointed_offset, fresh.checkpointed_offset)
         store64(&log.last_aborted_offset, fresh.last_aborted_offset)
         log.epochs_dirty = EPOCHS_BEHIND
         if log.segments != NULL:

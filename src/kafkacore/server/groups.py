@@ -94,7 +94,7 @@ class Groups:
                 ),
                 config.offsets_load_buffer_size,
             ),
-            RuntimePorts(clock, timers, self._run_blocking, self._wait, self._max_batch_bytes),
+            RuntimePorts(clock, timers, self._run_blocking, self._wait, self.max_batch_bytes),
             self._loaded,
         )
 
@@ -109,7 +109,8 @@ class Groups:
     async def _wait(self, log: PartitionHandle, ack: Acknowledgement, limit_s: float) -> bool:
         return await self._waits.any([(log, *ack)], limit_s * 1000)
 
-    def _max_batch_bytes(self) -> int:
+    def max_batch_bytes(self) -> int:
+        """Returns the topic's max.message.bytes."""
         image = self._read_image()
         if image is not self._limit_as_of:
             self._limit_as_of = image

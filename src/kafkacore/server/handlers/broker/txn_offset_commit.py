@@ -116,6 +116,8 @@ async def _append(
     shard.validate_transactional(request)
     with shard.transactional_appending(request.group_id, request.producer_id, commits):
         done = await _appended(broker, partition, request, commits)
+        if done is None:
+            return ErrorCode.MESSAGE_TOO_LARGE
         if done.error != ErrorCode.NONE:
             return ErrorCode(done.error)
         if broker.groups.shard_of(request.group_id) is not shard:
@@ -129,15 +131,17 @@ async def _append(
 
 async def _appended(
     broker: BrokerContext, partition: PartitionHandle, request: TxnOffsetCommitRequest, commits: Commits
-) -> AppendResult:
+) -> AppendResult | None:
+    """Appends all offsets in one batch. Returns None, and appends nothing, if they do not fit into one batch."""
     builder = RecordBatchBuilder(
         producer_id=request.producer_id, producer_epoch=request.producer_epoch, base_sequence=0, transactional=True,
-        codec=broker.config.offsets_topic_compression_codec,
+        codec=broker.config.offsets_topic_compression_codec, limit_bytes=broker.groups.max_batch_bytes(),
     )  # fmt: skip
     now_ms, slice_ = broker.waits.wall_ms(), Slice()
     for key, value in batch_records(request.group_id, commits):
         await slice_.give_way()
-        builder.append(now_ms, key, value)
+        if not builder.append(now_ms, key, value):
+            return None
     # This runs on another thread, because the append may block until its log is created or rolled.
     return await asyncio.get_running_loop().run_in_executor(
         broker.blocking, partition.append, bytes(builder.build()), ALL_ACKS, False, "coordinator"

@@ -231,6 +231,18 @@ def test_verified_batch_of_a_gap_or_a_control_batch_of_a_client_is_refused(tmp_p
     assert handle.end_offset == 2
 
 
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, 2), (1, 0)])
+def test_batch_outside_an_open_transaction_is_refused_and_the_transaction_ends(
+    tmp_path: Path, epoch: int, sequence: int
+) -> None:
+    handle = led(tmp_path)
+    assert in_transaction(handle) == 0
+    assert handle.append(idempotent(sequence, epoch=epoch)).error == INVALID_TXN_STATE
+    assert handle.append(control(COMMIT), origin="coordinator").error == 0
+    assert (handle.end_offset, handle.last_stable_offset) == (3, 3)
+    assert handle.append(idempotent(0, epoch=1)).error == 0
+
+
 def test_marker_of_an_older_coordinator_is_fenced_and_changes_nothing(tmp_path: Path) -> None:
     handle = led(tmp_path)
     assert in_transaction(handle) == 0

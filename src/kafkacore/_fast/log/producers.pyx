@@ -155,10 +155,12 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
     if not sequences:
         return 0
     if header.producer_epoch != producer.producer_epoch:
-        return 0 if header.base_sequence == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER
-    last = producer.batches[producer.batch_count - 1].last_sequence if producer.batch_count else NO_SEQUENCE
-    if header.base_sequence != add_sequence(last, 1) and not is_planted(b"sequence-gap-accepted"):
-        return OUT_OF_ORDER_SEQUENCE_NUMBER
+        if header.base_sequence != 0:
+            return OUT_OF_ORDER_SEQUENCE_NUMBER
+    else:
+        last = producer.batches[producer.batch_count - 1].last_sequence if producer.batch_count else NO_SEQUENCE
+        if header.base_sequence != add_sequence(last, 1) and not is_planted(b"sequence-gap-accepted"):
+            return OUT_OF_ORDER_SEQUENCE_NUMBER
     return 0 if producer.transaction_first_offset < 0 or is_transactional(header) else INVALID_TXN_STATE
 
 

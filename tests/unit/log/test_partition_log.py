@@ -231,6 +231,20 @@ def test_verified_batch_of_a_gap_or_a_control_batch_of_a_client_is_refused(tmp_p
     assert handle.end_offset == 2
 
 
+def test_unknown_producer_may_begin_a_transaction_at_any_sequence(tmp_path: Path) -> None:
+    assert in_transaction(led(tmp_path), sequence=2) == 0, "the epoch may be that of an earlier transaction"
+
+
+def test_unknown_producer_begins_at_sequence_zero_when_its_transactions_have_their_own_epochs(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    first, second = (
+        batch(producer_id=4, producer_epoch=0, base_sequence=sequence, transactional=True) for sequence in (0, 2)
+    )
+    assert handle.append(second, origin="bumped transaction").error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.end_offset == 0
+    assert [handle.append(each, origin="bumped transaction").error for each in (first, second)] == [0, 0]
+
+
 @pytest.mark.parametrize(("epoch", "sequence"), [(0, 2), (1, 0)])
 def test_batch_outside_an_open_transaction_is_refused_and_the_transaction_ends(
     tmp_path: Path, epoch: int, sequence: int

@@ -32,8 +32,8 @@ from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reser
 from kafkacore._fast.codec.thread_context cimport thread_codec
 from kafkacore._fast.log.txn_index cimport txn_index_open, txn_index_write
 from kafkacore._fast.record.validate cimport (
-    FAULT_NONE, ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
-    rewrite_batch, rewrite_room, stamp_batch, validate_batch,
+    FAULT_NONE, ORIGIN_BUMPED_MARKER, ORIGIN_BUMPED_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
+    is_from_client, rewrite_batch, rewrite_room, stamp_batch, validate_batch,
 )
 
 cdef enum:
@@ -236,11 +236,6 @@ cdef int note_aborted(Log *log, int file, const EndedTransaction *ended) noexcep
     return KAFKA_STORAGE_ERROR
 
 
-cdef inline bint is_from_client(int origin) noexcept nogil:
-    """Returns whether the batch has a producer's sequence numbers, and not only a producer epoch."""
-    return origin == ORIGIN_CLIENT or origin == ORIGIN_TRANSACTION
-
-
 cdef int note_prepared(Log *log, const Prepared *prepared, int file) noexcept nogil:
     """Notes the batch that was written. `file` is the open transaction index if the batch aborts a transaction."""
     cdef EndedTransaction ended
@@ -269,7 +264,8 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
             error = producers_check_marker(log.producers, prepared.data, prepared.size, header,
                                            prepared.origin == ORIGIN_BUMPED_MARKER)
         else:
-            error = producers_check(log.producers, header, is_from_client(prepared.origin), &duplicate)
+            error = producers_check(log.producers, header, is_from_client(prepared.origin),
+                                    prepared.origin == ORIGIN_BUMPED_TRANSACTION, &duplicate)
         if error == PRODUCER_DUPLICATE:
             info.duplicate = True
             info.first_offset = duplicate.first_offset

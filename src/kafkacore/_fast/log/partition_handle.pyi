@@ -15,8 +15,8 @@ Acknowledgement: TypeAlias = tuple[int, int, int]
 ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
 # The origins of a batch. "client": a client. "transaction": a client, in a transaction that its coordinator has
-# verified. "coordinator": a coordinator, which may also write markers. "bumped marker": a coordinator whose markers
-# carry a new producer epoch (transaction.version 2).
+# verified. "coordinator": a coordinator, which may also write markers. "bumped marker" and "bumped transaction": the
+# same with transaction.version 2, so the marker and the next transaction have new producer epochs.
 ORIGINS: Mapping[str, int]
 
 class AppendResult(NamedTuple):

@@ -41,7 +41,7 @@ from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_ne
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 from kafkacore._fast.record.validate cimport (
-    ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_TRANSACTION,
+    ORIGIN_BUMPED_MARKER, ORIGIN_BUMPED_TRANSACTION, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_TRANSACTION,
 )
 
 from os import strerror
@@ -99,7 +99,7 @@ ROLES = ("none", "leader", "follower", "gone")
 STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")
 ORIGINS = {
     "client": ORIGIN_CLIENT, "transaction": ORIGIN_TRANSACTION, "coordinator": ORIGIN_COORDINATOR,
-    "bumped marker": ORIGIN_BUMPED_MARKER,
+    "bumped marker": ORIGIN_BUMPED_MARKER, "bumped transaction": ORIGIN_BUMPED_TRANSACTION,
 }
 
 ctypedef fused Field:

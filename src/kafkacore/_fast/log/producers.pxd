@@ -67,8 +67,9 @@ cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcep
 # Checks whether a client's batch may be appended. Returns 0 if it may, or PRODUCER_DUPLICATE with `duplicate` set to
 # the batch in the log. Otherwise returns OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, or INVALID_TXN_STATE for
 # a non-transactional batch while a transaction is open. `sequences` is False for coordinators, whose batches have a
-# producer epoch but no sequence number.
-cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+# producer epoch but no sequence number. `bumped` is True for a transaction of a producer with transaction.version 2:
+# if the log does not know the producer, the batch must have the sequence number 0.
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, bint bumped,
                          ProducerBatch *duplicate) noexcept nogil
 # Checks whether a coordinator's marker may be appended. Returns 0, INVALID_PRODUCER_EPOCH or
 # TRANSACTION_COORDINATOR_FENCED. With `bumped` (transaction.version 2), the epoch of the marker must be above the

@@ -140,14 +140,15 @@ cdef bint find_duplicate(const Producer *producer, const BatchHeader *header, Pr
     return False
 
 
-cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, bint bumped,
                          ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
     # An unknown producer can begin with any sequence number (KIP-360). A producer is unknown, for example, if retention
-    # or DeleteRecords has removed its records.
+    # or DeleteRecords has removed its records. With transaction.version 2, only a batch that overtakes the first batch
+    # of its transaction begins with another sequence number than 0.
     if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
-        return 0
+        return OUT_OF_ORDER_SEQUENCE_NUMBER if bumped and header.base_sequence != 0 else 0
     if sequences and find_duplicate(producer, header, duplicate):
         return PRODUCER_DUPLICATE
     if header.producer_epoch < producer.producer_epoch and not is_planted(b"producer-epoch-ignored"):

@@ -28,6 +28,15 @@ cdef enum AppendOrigin:
     # The sender is a coordinator with transaction.version 2, and the batch is a marker with a new producer epoch
     # (KIP-1228).
     ORIGIN_BUMPED_MARKER = 4
+    # Like ORIGIN_TRANSACTION, but with transaction.version 2. Each transaction of the producer has a new epoch, so the
+    # producer's first batch in a partition has the sequence number 0.
+    ORIGIN_BUMPED_TRANSACTION = 5
+
+
+cdef inline bint is_from_client(int origin) noexcept nogil:
+    """Returns whether the batch has a producer's sequence numbers, and not only a producer epoch."""
+    return origin == ORIGIN_CLIENT or origin == ORIGIN_TRANSACTION or origin == ORIGIN_BUMPED_TRANSACTION
+
 
 cdef enum:
     MAX_RECORD_ERRORS = 16       # a response names at most this many records

@@ -314,7 +314,7 @@ cdef int16_t check_client(const ValidateRules *rules, ValidateResult *result) no
         return fail(result, INVALID_RECORD, b"A batch with a producer id needs its epoch and sequence.")
     if is_transactional(header) and not has_producer_id(header):
         return fail(result, INVALID_RECORD, b"A transactional batch needs a producer id.")
-    if is_transactional(header) and not rules.transactional_allowed and rules.origin != ORIGIN_TRANSACTION:
+    if is_transactional(header) and not rules.transactional_allowed and rules.origin == ORIGIN_CLIENT:
         return fail(result, INVALID_TXN_STATE, b"Transactions are not available.")
     return 0
 
@@ -328,7 +328,7 @@ cdef int16_t validate_batch(
     result.log_append_time_ms = -1
     if check_frame(data, size, rules, result):
         return result.error
-    if rules.origin == ORIGIN_CLIENT or rules.origin == ORIGIN_TRANSACTION:
+    if is_from_client(rules.origin):
         if check_client(rules, result):
             return result.error
     elif header.record_count < 0:

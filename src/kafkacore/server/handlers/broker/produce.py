@@ -16,6 +16,7 @@ from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 from kafkacore.server.handlers.broker.produce_in_transaction import Producer, verify
+from kafkacore.server.transactions import ADDS_SINCE
 from kafkacore.storage.names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
         return None
     try:
         # This runs on another thread, because the append may block until its log is created or rolled.
-        done = await _appended(broker, acks, part, partition)
+        done = await _appended(broker, call, acks, part, partition)
     except OSError as error:  # the producer must still get the results of the batches that were appended
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return error
@@ -157,7 +158,7 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
 
 
 async def _appended(
-    broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle
+    broker: BrokerContext, call: RequestContext, acks: int, part: Part, partition: PartitionHandle
 ) -> AppendResult | ErrorCode:
     """Appends the batch. Returns an error if the verification of the batch's transaction is no longer valid."""
     run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
@@ -166,7 +167,8 @@ async def _appended(
     async with part.check.appending:
         if part.check.refusal != ErrorCode.NONE:
             return part.check.refusal
-        done = await run(broker.blocking, partition.append, records, acks, False, "transaction")
+        origin = "bumped transaction" if call.api_version >= ADDS_SINCE else "transaction"
+        done = await run(broker.blocking, partition.append, records, acks, False, origin)
         if done.error == ErrorCode.NONE:
             broker.transactions.appended(part.check, *part.producer)
         return done

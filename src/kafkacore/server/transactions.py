@@ -26,9 +26,9 @@ from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Limit of verified pairs of producer and partition. Above it, the broker drops all pairs and must verify them again.
-MOST_VERIFIED: Final = 100_000
-# When this many pairs are verified, the pairs whose leadership has ended are dropped for the first time.
+# Limit of known pairs of producer and partition. Above it, the broker drops all pairs and must verify them again.
+MOST_KNOWN: Final = 100_000
+# When this many pairs are known, the pairs whose leadership has ended are dropped for the first time.
 _SWEPT_AT: Final = 1000
 ABORTABLE_SINCE: Final = 11  # since this version of Produce, clients know TRANSACTION_ABORTABLE
 ADDS_SINCE: Final = 12  # since this version of Produce, the leader adds the partition for its producer
@@ -51,6 +51,16 @@ class Refused(NamedTuple):
 
     error: ErrorCode
     message: str
+
+
+class _Known(NamedTuple):
+    """The state of a producer in a partition, until the transaction's marker arrives: the producer's epoch, and the
+    leadership (`PartitionHandle.generation`). `lowest` is the lowest base sequence of the batches that the broker has
+    begun to verify, or None after one of them was appended."""
+
+    epoch: int
+    generation: int
+    lowest: int | None
 
 
 class Check:
@@ -99,9 +109,7 @@ class Transactions:
         )
         self._lane = Lane(f"broker-{settings.node_id}-transactions", LaneLimits(limits), randomness, connect)
         self._checks: dict[_Key, Check] = {}
-        # For each verified pair, until the transaction's marker arrives: the producer's epoch and the leadership
-        # (`PartitionHandle.generation`).
-        self._verified: dict[_Key, tuple[int, int]] = {}
+        self._known: dict[_Key, _Known] = {}
         self._sweep_at = _SWEPT_AT
 
     async def close(self) -> None:
@@ -126,7 +134,26 @@ class Transactions:
                 del self._checks[key]
 
     def is_verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> bool:
-        return self._verified.get((partition, producer_id)) == (epoch, partition.generation)
+        return self._known.get((partition, producer_id)) == _Known(epoch, partition.generation, None)
+
+    def verifying(self, partition: PartitionHandle, producer_id: int, epoch: int, sequence: int) -> None:
+        """Notes the base sequence of a batch whose verification begins. The verification may fail, and the producer
+        then sends the batch again. Until then, the log must not accept a later batch, because after that it would
+        refuse the earlier one."""
+        known = self._known.get((partition, producer_id))
+        if known is not None and known.generation == partition.generation:
+            is_lower = known.lowest is not None and sequence < known.lowest
+            if known.epoch > epoch or (known.epoch == epoch and not is_lower):
+                return
+        self._note(partition, producer_id, _Known(epoch, partition.generation, sequence))
+
+    def overtakes(self, partition: PartitionHandle, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Returns whether an earlier batch of the transaction must be appended before the batch with this base
+        sequence (VerificationStateEntry.lowestSequence)."""
+        known = self._known.get((partition, producer_id))
+        if known is None or known.lowest is None or known[:2] != (epoch, partition.generation):
+            return False
+        return known.lowest < sequence
 
     def appended(self, check: Check, producer_id: int, epoch: int) -> None:
         """Notes that a checked batch was appended. Later batches of the same transaction need no check while this
@@ -134,18 +161,20 @@ class Transactions:
         A batch whose check ended during the append says nothing about later batches: a marker waits for the append."""
         if check.refusal != ErrorCode.NONE:
             return
-        if len(self._verified) >= self._sweep_at:
+        self._note(check.partition, producer_id, _Known(epoch, check.partition.generation, None))
+
+    def _note(self, partition: PartitionHandle, producer_id: int, known: _Known) -> None:
+        if len(self._known) >= self._sweep_at:
             self._sweep()
-        partition = check.partition
-        self._verified[partition, producer_id] = epoch, partition.generation
+        self._known[partition, producer_id] = known
 
     def _sweep(self) -> None:
         """Drops the pairs whose leadership has ended. Their partitions may have been deleted, and would otherwise stay
         in memory. The next sweep comes when the number of pairs has doubled, so that a sweep costs little for each
         pair."""
-        left = {key: known for key, known in self._verified.items() if known[1] == key[0].generation}
-        self._verified = left if len(left) < MOST_VERIFIED else {}
-        self._sweep_at = min(max(2 * len(self._verified), _SWEPT_AT), MOST_VERIFIED)
+        left = {key: known for key, known in self._known.items() if known.generation == key[0].generation}
+        self._known = left if len(left) < MOST_KNOWN else {}
+        self._sweep_at = min(max(2 * len(self._known), _SWEPT_AT), MOST_KNOWN)
 
     async def verify(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int
@@ -194,7 +223,7 @@ class Transactions:
         """Returns a context manager for the append of a marker. The context manager ends the partition's checks of this
         producer, so that none of the checked batches is appended after the marker."""
         key = partition, producer_id
-        self._verified.pop(key, None)
+        self._known.pop(key, None)
         check = self._checks.pop(key, None)
         if check is None:
             yield

@@ -102,11 +102,53 @@ def test_batch_does_not_verify_later_batches_when_the_leadership_ended_during_it
     assert not transactions.is_verified(partition, 7, 0)
 
 
+def test_batch_waits_when_an_earlier_one_was_not_verified(transactions: Transactions, partition: Any) -> None:
+    for sequence in (10, 0, 20):
+        transactions.verifying(partition, 7, 0, sequence)
+    assert [transactions.overtakes(partition, 7, 0, each) for each in (0, 10, 20)] == [False, True, True]
+    assert not transactions.is_verified(partition, 7, 0)
+    assert not transactions.overtakes(partition, 8, 0, 10), "another producer"
+    transactions.appended(Check(partition), 7, 0)
+    assert not transactions.overtakes(partition, 7, 0, 10)
+    assert transactions.is_verified(partition, 7, 0)
+
+
+def test_batch_waits_no_longer_when_a_marker_arrives(transactions: Transactions, partition: Any) -> None:
+    async def end() -> None:
+        async with transactions.ending(partition, 7):
+            pass
+
+    transactions.verifying(partition, 7, 0, 0)
+    asyncio.run(end())
+    assert not transactions.overtakes(partition, 7, 0, 10)
+
+
+def test_batch_waits_only_for_batches_of_its_own_epoch_and_leadership(
+    transactions: Transactions, partition: Any
+) -> None:
+    transactions.verifying(partition, 7, 3, 5)
+    transactions.verifying(partition, 7, 2, 0)
+    assert not transactions.overtakes(partition, 7, 3, 5), "a batch of an older epoch changed the order"
+    transactions.verifying(partition, 7, 4, 10)
+    assert [transactions.overtakes(partition, 7, 4, each) for each in (10, 20)] == [False, True]
+    partition.generation += 1
+    assert not transactions.overtakes(partition, 7, 4, 20)
+    transactions.verifying(partition, 7, 4, 20)
+    assert not transactions.overtakes(partition, 7, 4, 20)
+
+
+def test_verified_producer_stays_verified_when_an_older_epoch_asks(transactions: Transactions, partition: Any) -> None:
+    transactions.appended(Check(partition), 7, 3)
+    transactions.verifying(partition, 7, 2, 0)
+    assert transactions.is_verified(partition, 7, 3)
+
+
 def test_partitions_are_let_go_when_their_leaderships_have_ended(transactions: Transactions) -> None:
     partitions: list[Any] = [Led() for _ in range(5000)]
     gone = [weakref.ref(each) for each in partitions[1:]]
     for each in partitions:
         transactions.appended(Check(each), 7, 0)
+        transactions.verifying(each, 8, 0, 0)
     for each in partitions[1:]:
         each.generation = 4  # the partition was deleted, or another broker leads it
     kept = partitions[0]
@@ -120,7 +162,7 @@ def test_partitions_are_let_go_when_their_leaderships_have_ended(transactions: T
 def test_verified_producers_are_verified_again_when_there_are_too_many(
     transactions: Transactions, partition: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkacore.server.transactions.MOST_VERIFIED", 3000)
+    monkeypatch.setattr("kafkacore.server.transactions.MOST_KNOWN", 3000)
     for producer_id in range(3001):
         transactions.appended(Check(partition), producer_id, 0)
     assert [transactions.is_verified(partition, each, 0) for each in (0, 2999, 3000)] == [False, False, True]

@@ -15,7 +15,7 @@ from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
 from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
-from kafkacore.server.handlers.broker.produce_in_transaction import Producer, verify
+from kafkacore.server.handlers.broker.produce_in_transaction import NO_SEQUENCE, Producer, verify
 from kafkacore.server.transactions import ADDS_SINCE
 from kafkacore.storage.names import INTERNAL_TOPICS
 
@@ -35,20 +35,25 @@ Asked = ProduceRequest.PartitionProduceData
 Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
 RecordError = ProduceResponse.BatchIndexAndErrorMessage
+_REFUSALS: Final = {
+    ErrorCode.INVALID_TXN_STATE: "The transaction has already ended.",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "An earlier batch of the transaction has not been appended yet.",
+}
 LOG: Final = logging.getLogger("kafkacore.server")
 
 
 class Part:
     """One partition of the request, its result, and the offset for which the result waits."""
 
-    __slots__ = ("ack", "answer", "check", "data", "partition", "producer")
+    __slots__ = ("ack", "answer", "check", "data", "partition", "producer", "sequence")
 
     def __init__(self, data: Asked, partition: PartitionHandle | None, error: ErrorCode) -> None:
         self.data, self.partition = data, partition
         self.answer = Partition(index=data.index, base_offset=-1, error_code=error)
         self.ack: Acknowledgement | None = None
-        # Only a transactional batch has a producer and a check.
+        # Only a transactional batch has a producer, a base sequence and a check.
         self.producer: Producer | None = None
+        self.sequence = NO_SEQUENCE
         self.check: Check | None = None
 
 
@@ -136,9 +141,8 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
         return error
     if isinstance(done, ErrorCode):
         answer.error_code = done
-        if done == ErrorCode.INVALID_TXN_STATE:
-            answer.error_message = "The transaction has already ended."
-        else:
+        answer.error_message = _REFUSALS.get(done)
+        if done == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             _hint(broker, call, partition, answer)
         return None
     part.ack = done.ack
@@ -160,13 +164,16 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
 async def _appended(
     broker: BrokerContext, call: RequestContext, acks: int, part: Part, partition: PartitionHandle
 ) -> AppendResult | ErrorCode:
-    """Appends the batch. Returns an error if the verification of the batch's transaction is no longer valid."""
+    """Appends the batch. Returns an error if the verification of the batch's transaction is no longer valid, or if an
+    earlier batch of the transaction must come first."""
     run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
     if part.check is None or part.producer is None:
         return await run(broker.blocking, partition.append, records, acks, False)
     async with part.check.appending:
         if part.check.refusal != ErrorCode.NONE:
             return part.check.refusal
+        if broker.transactions.overtakes(partition, *part.producer, part.sequence):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         origin = "bumped transaction" if call.api_version >= ADDS_SINCE else "transaction"
         done = await run(broker.blocking, partition.append, records, acks, False, origin)
         if done.error == ErrorCode.NONE:

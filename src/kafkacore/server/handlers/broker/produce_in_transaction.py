@@ -14,12 +14,13 @@ from kafkacore.server.context import BrokerContext
 if TYPE_CHECKING:
     from kafkacore.server.handlers.broker.produce import Part
 
-# The positions of the magic, of the attributes, and of the producer id and epoch in a batch of magic 2.
+# The positions of fields in a batch of magic 2. The producer's fields are its id, its epoch and the base sequence.
 _HEADER_BYTES: Final = 61
 _MAGIC_AT: Final = 16
 _ATTRIBUTES: Final = struct.Struct(">h"), 21
-_PRODUCER: Final = struct.Struct(">qh"), 43
+_PRODUCER: Final = struct.Struct(">qhi"), 43
 _TRANSACTIONAL: Final = 0x10
+NO_SEQUENCE: Final = -1
 
 
 class Producer(NamedTuple):
@@ -27,26 +28,27 @@ class Producer(NamedTuple):
     epoch: int
 
 
-def producer_of(records: bytes | memoryview | None) -> Producer | None:
-    """Returns the producer of a transactional batch, or None for any other batch and for bytes that are not a batch."""
+def producer_of(records: bytes | memoryview | None) -> tuple[Producer | None, int]:
+    """Returns the producer and the base sequence of a transactional batch. The producer is None for any other batch and
+    for bytes that are not a batch."""
     if records is None or len(records) < _HEADER_BYTES or records[_MAGIC_AT] != 2:
-        return None
+        return None, NO_SEQUENCE
     shape, at = _ATTRIBUTES
     if not shape.unpack_from(records, at)[0] & _TRANSACTIONAL:
-        return None
+        return None, NO_SEQUENCE
     shape, at = _PRODUCER
-    producer = Producer(*shape.unpack_from(records, at))
-    return producer if producer.producer_id >= 0 else None
+    producer_id, epoch, sequence = shape.unpack_from(records, at)
+    return Producer(producer_id, epoch) if producer_id >= 0 else None, sequence
 
 
 async def verify(
     broker: BrokerContext, call: RequestContext, transactional_id: str, parts: list[Part], checks: AsyncExitStack
 ) -> None:
-    """Sets `producer` and `check` of each part that has a transactional batch. If a batch must not be appended, the
-    part's answer gets an error. The checks end when the stack `checks` is closed."""
+    """Sets `producer`, `sequence` and `check` of each part that has a transactional batch. If a batch must not be
+    appended, the part's answer gets an error. The checks end when the stack `checks` is closed."""
     for part in parts:
         if part.partition is not None and part.answer.error_code == ErrorCode.NONE:
-            part.producer = producer_of(part.data.records)
+            part.producer, part.sequence = producer_of(part.data.records)
     transactional = [part for part in parts if part.producer is not None]
     if len({part.producer for part in transactional}) > 1:
         for part in transactional:
@@ -59,6 +61,7 @@ async def verify(
         assert part.producer is not None
         part.check = await checks.enter_async_context(transactions.checking(part.partition, part.producer.producer_id))
         if not transactions.is_verified(part.partition, *part.producer):
+            transactions.verifying(part.partition, *part.producer, part.sequence)
             asked[part.partition.topic, part.partition.index] = part
     if not asked:
         return

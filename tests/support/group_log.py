@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.record.batch import DEFAULT_LIMIT_BYTES
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
@@ -77,7 +78,13 @@ def told(response: Any) -> Any:
 class GroupLog:
     """A shard, its log, its clock and its answers."""
 
-    def __init__(self, settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000, hold: bool = False) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings = SETTINGS,
+        now_ms: int = 1_000_000,
+        hold: bool = False,
+        max_batch_bytes: int = DEFAULT_LIMIT_BYTES,
+    ) -> None:
         self.settings = settings
         self.now_ms = now_ms
         self.hold = hold
@@ -87,7 +94,7 @@ class GroupLog:
         self._uuids = Uuids()
         self.published_groups = PublishedGroups(lambda: self.now_ms)
         self.counts = Counts()
-        self.shard = GroupShard(settings, self._uuids, self.published_groups, self.counts)
+        self.shard = GroupShard(settings, self._uuids, self.published_groups, self.counts, lambda: max_batch_bytes)
         self.carry_out(self.shard.loaded(now_ms))
 
     # --- the log ---

@@ -101,7 +101,7 @@ class Groups:
     # --- functions for the runtime ---
 
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self.settings, self._new_uuid, self._published_groups, self.counts)
+        return GroupShard(self.settings, self._new_uuid, self._published_groups, self.counts, self.max_batch_bytes)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)

@@ -3,6 +3,7 @@
 import pytest
 
 from group_log import SETTINGS, Client, GroupLog, loaded
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.coordinator.group import expiry, records
 from kafkacore.coordinator.group.admin import state_filter, type_filter
 from kafkacore.protocol.errors import ErrorCode
@@ -279,6 +280,21 @@ def test_group_with_many_offsets_is_deleted_in_several_batches(monkeypatch: pyte
     assert [(each.group_id, each.error_code) for each in log.answers["d"]] == [("g", 0), ("other", 0)]
     assert groups(log) == groups(log.restarted()) == []
     assert log.restarted().offsets() == {}
+
+
+def test_group_with_a_long_name_is_deleted_in_batches_that_fit_into_the_log() -> None:
+    group, limit_bytes = "g" * 500, 4_000
+    log = GroupLog(max_batch_bytes=limit_bytes)
+    log.commit_offsets("a", {("t" * length, index): 5 for length in (1, 100, 249) for index in range(7)}, group)
+    log.hold = True
+    log.delete_groups("d", group)
+    for append in log.open:
+        assert RecordBatchBuilder(limit_bytes=limit_bytes).append_all(log.now_ms, append.records)
+    assert len(log.open) < 21
+    while log.open:
+        log.commit()
+    assert [each.error_code for each in log.answers["d"]] == [0]
+    assert groups(log) == groups(log.restarted()) == []
 
 
 def test_deletion_that_failed_leaves_the_group() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from kafkacore._fast.record.batch import DEFAULT_LIMIT_BYTES
 from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
 from kafkacore.coordinator.group.offsets import Offsets
@@ -30,7 +31,8 @@ class Counts:
 
 
 class Core:
-    """The shared state of a shard. `now_ms` is the time of the input that is being processed."""
+    """The shared state of a shard. `now_ms` is the time of the input that is being processed. `max_batch_bytes` returns
+    the limit of a batch in the partition's log."""
 
     def __init__(
         self,
@@ -38,8 +40,10 @@ class Core:
         new_uuid: Callable[[], bytes],
         published_groups: PublishedGroups | None = None,
         counts: Counts | None = None,
+        max_batch_bytes: Callable[[], int] = lambda: DEFAULT_LIMIT_BYTES,
     ) -> None:
         self.counts = counts or Counts()
+        self.max_batch_bytes = max_batch_bytes
         self.settings = settings
         self.published_groups = published_groups
         self._new_uuid = new_uuid

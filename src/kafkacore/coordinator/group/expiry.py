@@ -198,15 +198,31 @@ def append_removal(
     offsets need several batches, because one batch with all of them could be too large for the log. `ending` is the
     group that ends, or None if the group does not exist yet because an append in progress will create it. `outcome`
     gets the result of the last append."""
-    names = [(topic, index) for topic, indexes in removed for index in indexes]
-    parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
-    *earlier, last = parts or [[]]
+    *earlier, last = _batches(core, group_id, removed)
     for part in earlier:
         _append_part(core, group_id, part)
     if ends:
         _append_end(core, group_id, last, ending, outcome)
     else:
         _append_part(core, group_id, last, outcome)
+
+
+def _batches(core: Core, group_id: str, removed: _Removed) -> list[_Names]:
+    """Distributes the tombstones over batches. The tombstones fill only half of each batch, so that the last batch has
+    room for the tombstone of the group."""
+    most_bytes = core.max_batch_bytes() // 2
+    batches: list[_Names] = [[]]
+    size_bytes = 0
+    for topic, indexes in removed:
+        each_bytes = records.tombstone_bytes(group_id, topic)
+        for index in indexes:
+            batch = batches[-1]
+            if batch and (len(batch) == MAX_TOMBSTONES_PER_APPEND or size_bytes + each_bytes > most_bytes):
+                batches.append(batch := [])
+                size_bytes = 0
+            batch.append((topic, index))
+            size_bytes += each_bytes
+    return batches
 
 
 def _append_part(core: Core, group_id: str, names: _Names, outcome: Outcome | None = None) -> None:

@@ -24,6 +24,7 @@ OFFSET_VALUE_VERSION: Final = 3
 
 _SHORT: Final = Layout(">h")
 _INT: Final = Layout(">i")
+_MOST_RECORD_OVERHEAD: Final = 32  # bytes; more than a record takes for its lengths, deltas and attributes
 
 
 class CommittedOffset(NamedTuple):
@@ -47,6 +48,11 @@ def kind_of(key: bytes) -> int:
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _SHORT.pack(OFFSET_COMMIT) + _string(group_id) + _string(topic) + _INT.pack(partition)
+
+
+def tombstone_bytes(group_id: str, topic: str) -> int:
+    """Returns an upper limit of the bytes that the tombstone of one offset takes in a batch."""
+    return len(offset_key(group_id, topic, 0)) + _MOST_RECORD_OVERHEAD
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:

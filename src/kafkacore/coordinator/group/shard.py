@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.record.batch import DEFAULT_LIMIT_BYTES
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay, transactional
 from kafkacore.coordinator.group.answers import join_error
 from kafkacore.coordinator.group.classic import ClassicGroup
@@ -53,7 +54,7 @@ from kafkacore.runtime.slices import Work
 class GroupShard:
     """The state machine of one partition. `new_uuid` returns 16 unique bytes for the end of a member's id. If
     `published_groups` is given, processors answer heartbeats that change nothing, and the shard does not see them. The
-    shards of a broker share `counts`."""
+    shards of a broker share `counts`. `max_batch_bytes` returns the topic's max.message.bytes."""
 
     def __init__(
         self,
@@ -61,8 +62,9 @@ class GroupShard:
         new_uuid: Callable[[], bytes],
         published_groups: PublishedGroups | None = None,
         counts: Counts | None = None,
+        max_batch_bytes: Callable[[], int] = lambda: DEFAULT_LIMIT_BYTES,
     ) -> None:
-        self._core = Core(settings, new_uuid, published_groups, counts)
+        self._core = Core(settings, new_uuid, published_groups, counts, max_batch_bytes)
         self._expiry = expiry.Expiry(self._core)
 
     # --- the recorded state ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import Final
 
+from kafkacore.coordinator.group.records import tombstone_bytes
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
@@ -26,7 +27,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: OffsetDel
     answers: dict[str, Topic] = {}
     slice_ = Slice()
     # The request goes to the group's shard even if no partition is left, because the group may not exist.
-    for topics in list(_batches(request.topics)) or [[]]:
+    most_bytes = broker.groups.max_batch_bytes() // 2  # the deletions of one iteration share one batch of the log
+    for topics in list(_batches(request, most_bytes)) or [[]]:
         await slice_.give_way()
         asked = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
         response = await _delete(broker, call, asked)
@@ -46,17 +48,20 @@ async def _delete(broker: BrokerContext, call: RequestContext, request: OffsetDe
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _batches(topics: list[AskedTopic]) -> Iterator[list[AskedTopic]]:
+def _batches(request: OffsetDeleteRequest, most_bytes: int) -> Iterator[list[AskedTopic]]:
     batch: list[AskedTopic] = []
-    room = BATCH
-    for topic in topics:
-        for start in range(0, len(topic.partitions), BATCH):
-            part = topic.partitions[start : start + BATCH]
-            if len(part) > room:
+    room, room_bytes = BATCH, most_bytes
+    for topic in request.topics:
+        each_bytes = tombstone_bytes(request.group_id, topic.name)
+        most = max(1, min(BATCH, most_bytes // each_bytes))
+        for start in range(0, len(topic.partitions), most):
+            part = topic.partitions[start : start + most]
+            if batch and (len(part) > room or len(part) * each_bytes > room_bytes):
                 yield batch
-                batch, room = [], BATCH
+                batch, room, room_bytes = [], BATCH, most_bytes
             batch.append(AskedTopic(name=topic.name, partitions=part))
             room -= len(part)
+            room_bytes -= len(part) * each_bytes
     if batch:
         yield batch
 

@@ -76,6 +76,13 @@ def test_retention_of_the_client_takes_precedence() -> None:
     assert log.offsets() == {("t", 1): 5}
 
 
+def test_offset_never_expires_when_the_client_asks_for_the_longest_retention() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=(1 << 63) - 1, version=3)
+    log.wait(2 * RETENTION_MS)
+    assert log.offsets() == log.restarted().offsets() == {("t", 0): 5}
+
+
 def test_group_without_members_and_offsets_is_removed_at_the_next_look() -> None:
     log = GroupLog()
     log.join("told")  # gets a member id, but never joins with it

@@ -26,6 +26,7 @@ from kafkacore.protocol.uuid import ZERO
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _NO_RETENTION: Final = -1  # the client does not set the retention; versions 2 to 4 may set it
+_LAST_TIMESTAMP: Final = (1 << 63) - 1
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 _NO_OFFSETS: Final = TopicOffsets()
 _NO_ROW: Final = (NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET, NO_OFFSET, ZERO)
@@ -47,7 +48,9 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
     _validate_commit(core, commit)
     core.outbox.require_room()
     retention_ms = commit.retention_time_ms
-    expires = records.NO_EXPIRE_TIMESTAMP if retention_ms == _NO_RETENTION else core.now_ms + retention_ms
+    expires = records.NO_EXPIRE_TIMESTAMP
+    if retention_ms != _NO_RETENTION:
+        expires = min(core.now_ms + retention_ms, _LAST_TIMESTAMP)
     commit.accept(core.now_ms, expires, core.settings.metadata_max_bytes, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     if not len(commit):
         core.outbox.answer(waiter, commit)

@@ -45,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.client: Client | None = None
         self.initial: dict[str, Any] | None = None  # the first result of initialOffset, which Spark calls twice
         self.first_batch_is_empty = False
+        self.has_asked = False  # whether Spark has called latestOffset
         self.unchecked: Collection[TopicPartition] = ()  # the partitions that the options of a new query must name
         self.target: tuple[Positions, dict[str, str]] | None = None  # the end that Trigger.AvailableNow has fixed
         self.missing: set[str] = set()  # the topics that the options name and that do not exist
@@ -84,6 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if self.unchecked:
             check_names(self.options.start, self.unchecked)
+        self.has_asked = True
         begin, ids_then = from_json_object(start)
         latest, ids = self.with_missing(begin, ids_then, *(self.target or self.latest(begin)))
         self.seen = to_json_object(latest, ids)
@@ -117,10 +119,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self.first_of(last.keys() - kept.keys())
         self.report_late_starts({which: at for which, at in earliest.items() if at > 0 and which not in first})
         begin = {**kept, **earliest}
-        # If Spark restarts before the first commit, `initialOffset` may return greater offsets than the end in the
-        # checkpoint.
+        # `initialOffset` may return greater offsets than `end` although no log has lost records. If Spark restarts
+        # before the first commit, it repeats the first batch without a call of `latestOffset`. With
+        # Trigger.AvailableNow, the logs may have grown since `prepareForTriggerAvailableNow`.
         if start != self.initial:
             self.report_steps_back(begin, last)
+        elif self.has_asked and self.target is None:
+            named = self.options.start.offsets  # `latestOffset` has reported those that are beyond the end
+            self.report_steps_back({which: at for which, at in begin.items() if named.get(which) != at}, last)
         found = [
             Range(topic, number, begin[topic, number], last[topic, number], uuid(ids.get(topic)))
             for topic, number in sorted(begin)

@@ -291,6 +291,25 @@ def test_a_log_that_lost_its_end_is_data_loss(cluster):
     assert tolerant.partitions(end, later) == []
 
 
+def test_log_that_lost_its_end_is_data_loss_when_a_stream_from_latest_has_read_nothing_yet(cluster):
+    query = reader(**{"fetchOffset.numRetries": "0"})
+    _, end = first_batch(query)
+    assert query.partitions(query.initialOffset(), end) == []
+    cluster.logs[T0] = (0, 40)
+    later = query.latestOffset(end, ALL)
+    with pytest.raises(DataLossError, match="the log of t-0 ended at offset 40, but offset 100 was read before"):
+        query.partitions(end, later)
+
+
+def test_available_now_loses_nothing_when_a_log_grows_between_its_target_and_its_start(cluster):
+    query = reader()
+    query.prepareForTriggerAvailableNow()
+    cluster.grow(5)
+    start, end = first_batch(query)
+    assert query.partitions(start, end) == []
+    assert query.partitions(end, query.latestOffset(end, ALL)) == []
+
+
 def test_start_beyond_the_end_of_a_log_is_data_loss(cluster, capsys):
     options = {"startingOffsets": '{"t":{"0":150,"1":20}}', "fetchOffset.numRetries": "0"}
     query = reader(**options)
@@ -298,7 +317,9 @@ def test_start_beyond_the_end_of_a_log_is_data_loss(cluster, capsys):
         first_batch(query)
     tolerant = reader(**options, failOnDataLoss="false")
     assert bounds(tolerant.partitions(*first_batch(tolerant))) == [("t", 1, 20, 60)]
-    assert "its log ends at offset 100" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "its log ends at offset 100" in told
+    assert "was read before" not in told
 
 
 def test_a_new_leader_that_answers_too_little_is_asked_again(cluster):

@@ -101,6 +101,17 @@ def test_partitions_are_read_in_one_session_when_they_share_a_leader(broker, cli
         assert mine.column("value").to_pylist() == [b"%d" % i + bytes(100) for i in range(1000)]
 
 
+def test_partitions_take_turns_when_the_broker_has_no_session_and_one_fills_the_response():
+    configs = {"max.incremental.fetch.session.cache.slots": 0}
+    with Broker(topics={"t": 3}, configs=configs) as other, Client(other.bootstrap, {"fetch.max.bytes": "1"}) as client:
+        for partition in 3 * (0, 1, 2):
+            fill(other, "t", 1, partition=partition)
+        ranges = [Range("t", partition, 0, 3) for partition in range(3)]
+        found = table(client.read(ranges, ["partition"], max_rows=1))
+        assert not other.node.broker.context.fetch_sessions
+    assert found.column("partition").to_pylist()[:3] == [0, 1, 2]
+
+
 def test_small_ranges_need_little_memory_when_there_are_many(client):
     def resident_bytes():
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

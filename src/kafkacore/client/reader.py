@@ -271,6 +271,11 @@ class Reader:
             return
         session.answered(response.session_id)
         fed = list(self._parts_of(response, request.cargo))
+        for part in fed:
+            # Without a session, the broker serves partitions in the order of the request, and the first ones may fill
+            # every response. So a partition that got records goes to the end.
+            key = part.wanted.topic, part.wanted.partition
+            self._parts[key] = self._parts.pop(key)
         self._send()  # so that the broker works on the next response while this one is decoded
         yield from self._rows(fed)
 

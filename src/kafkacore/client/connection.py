@@ -7,11 +7,13 @@ connection.
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
@@ -27,6 +29,7 @@ _PREFIX_BYTES: Final = 4
 _LEAST_ANSWER_BYTES: Final = 4
 _MOST_ANSWER_BYTES: Final = 1 << 30
 _AT_ONCE: Final = 1 << 20  # the maximum number of bytes that one call of recv returns
+_MOST_WAIT_MS: Final = (1 << 31) - 1
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -227,8 +230,7 @@ class Connection:
         if self._has_tls_bytes and not writable:
             return
         left = deadline - time.monotonic()
-        readers = [] if writable else [self]
-        if left > 0 and any(select.select(readers, [self] if writable else [], [], left)):
+        if left > 0 and wait_ready([self], left, select.POLLOUT if writable else select.POLLIN):
             return
         self.close()
         raise TimeoutError(f"{self.place} did not answer in time")
@@ -236,6 +238,15 @@ class Connection:
     def _lost(self, reason: object) -> Disconnected:
         self.close()
         return Disconnected(f"the connection to {self.place} broke: {reason}")
+
+
+def wait_ready(connections: Iterable[Connection], most_s: float, event: int = select.POLLIN) -> set[int]:
+    """Waits until `event` can be handled on one of the connections, or until `most_s` seconds have passed. Returns the
+    file descriptors of these connections."""
+    polled = select.poll()  # select.select refuses descriptors from 1024 on
+    for each in connections:
+        polled.register(each, event)
+    return {descriptor for descriptor, _ in polled.poll(min(math.ceil(most_s * 1000), _MOST_WAIT_MS))}
 
 
 def _decode(api_key: int, version: int, frame: bytearray) -> Any:

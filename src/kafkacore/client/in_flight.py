@@ -6,12 +6,11 @@ stay unread. A broker must not count as late because of such a pause, so the clo
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kafkacore.client.connection import Connection, Disconnected
+from kafkacore.client.connection import Connection, Disconnected, wait_ready
 
 Cargo = TypeVar("Cargo")
 
@@ -93,9 +92,9 @@ class InFlight(Generic[Cargo]):
         if buffered:
             return buffered
         left_s = min(each.deadline for each in self._requests.values()) - self._time.now()
-        connections = [each.connection for each in self._requests.values()]
-        ready = select.select(connections, [], [], max(min(most_s, left_s), 0.0))[0]
-        return [node for node, each in self._requests.items() if each.connection in ready]
+        connections = (each.connection for each in self._requests.values())
+        ready = wait_ready(connections, max(min(most_s, left_s), 0.0))
+        return [node for node, each in self._requests.items() if each.connection.fileno() in ready]
 
     def receive(self, node: int) -> tuple[Request[Cargo], Any] | None:
         """Returns a broker's response and its request. Returns None if the response is not complete yet or is lost."""

@@ -125,13 +125,17 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = apis.encode_request(version, self._correlation_id, self._options["client.id"], request)
         rest = memoryview(len(frame).to_bytes(_PREFIX_BYTES, "big") + frame)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest) :]
-            except _WOULD_BLOCK:
-                self._wait(deadline, writable=True)
-            except OSError as error:
-                raise self._lost(error) from error
+        try:
+            while rest:
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except _WOULD_BLOCK:
+                    self._wait(deadline, writable=True)
+                except OSError as error:
+                    raise self._lost(error) from error
+        except BaseException:
+            self.close()  # the broker would take the next request for the rest of this one
+            raise
         if answered:
             self._waiting[self._correlation_id] = (request.API_KEY, version)
         return self._correlation_id

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from kafkacore.client import connection as module
 from kafkacore.client.connection import Connection
 from kafkacore.client.in_flight import InFlight, OwnTime
 from kafkacore.client.options import Options
@@ -61,3 +62,14 @@ def test_requests_in_flight_are_awaited_when_a_descriptor_is_too_large_for_selec
     flight = InFlight("Metadata", OwnTime(), lambda *_: None)
     flight.send(1, connected(TOO_LARGE_FOR_SELECT), SMALL, VERSION, 10.0, "cargo")
     assert flight.wait(0.01) == []
+
+
+def test_connection_is_closed_when_a_signal_interrupts_a_request_that_is_partly_sent(connected, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    subject = connected()
+    monkeypatch.setattr(module, "wait_ready", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        subject.send(LARGE, VERSION, time.monotonic() + 10)
+    assert not subject.is_open

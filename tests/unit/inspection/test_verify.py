@@ -162,6 +162,9 @@ def test_verify_reports_a_wrong_offset_index(log):
     log.write(".index", struct.pack(">iiii", 3, second + 1, 5, third))
     told = f"{STEM}.index: byte 0: offset 103: its entry points to byte {second + 1} of the log, where no batch begins"
     assert log.verify() == [told]
+    log.write(".index", struct.pack(">ii", 5, third + 1))
+    told = f"{STEM}.index: byte 0: offset 105: its entry points to byte {third + 1} of the log, where no batch begins"
+    assert log.verify() == [told]
     log.write(".index", struct.pack(">ii", 1, third))
     told = f"{STEM}.index: byte 0: offset 101: its entry points to byte {third} of the log, where a later batch begins"
     assert log.verify() == [told]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from kafkacore._fast.columns.record_encoder import RecordEncoder, seal
+from kafkacore._fast.columns.record_encoder import RecordEncoder, UnknownPartition, seal
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.client.cluster import Cluster
 from kafkacore.client.connection import Disconnected
@@ -33,6 +34,9 @@ _ALL_ACKS: Final = -1
 _MOST_SEQUENCE: Final = 1 << 31
 _MOST_BATCH_BYTES: Final = 1 << 30
 _ROOM_BYTES: Final = 1 << 12  # the part of a request that is not available for batches
+
+
+_Made = tuple[list[tuple[int, bytes, int]], int]
 
 
 class Encoded(NamedTuple):
@@ -132,21 +136,34 @@ class Producer:
             raise ValueError("no topic is given, and the columns have no topic either: give one of them")
         found: list[Encoded] = []
         for name in names:
-            count = len(self._cluster.topic(name).partitions)
             if partition is not None:
                 self._cluster.partition(name, partition)
+            encode = partial(
+                encoder.encode,
+                topic=name if topic is None else None,
+                partition=partition,
+                sticky=self._sticky.get(name, hash((name, id(self))) & 0xFFFF),
+                ignore_keys=options["partitioner.ignore.keys"],
+            )
             try:
-                batches, self._sticky[name] = encoder.encode(
-                    count,
-                    topic=name if topic is None else None,
-                    partition=partition,
-                    sticky=self._sticky.get(name, hash((name, id(self))) & 0xFFFF),
-                    ignore_keys=options["partitioner.ignore.keys"],
-                )
+                batches, self._sticky[name] = self._with_all_partitions(name, encode)
             except OverflowError as error:
                 raise RecordTooLarge(f"topic {name}: {error} (max.request.size)") from error
             found += (Encoded(name, each, data, records) for each, data, records in batches)
         return found
+
+    def _with_all_partitions(self, topic: str, encode: Callable[[int], _Made]) -> _Made:
+        """Returns the result of `encode` for the number of the topic's partitions. If a row names a partition beyond
+        them, requests the metadata again: the partition may have been added since the last request."""
+        count = len(self._cluster.topic(topic).partitions)
+        try:
+            return encode(count)
+        except UnknownPartition:
+            self._cluster.forget([topic])
+            grown = len(self._cluster.topic(topic).partitions)
+            if grown <= count:
+                raise
+        return encode(grown)
 
     def send_encoded(self, batches: Iterable[Encoded]) -> int:
         """Queues batches that `encode` has made. Returns the number of records. Raises the same errors as `flush`."""

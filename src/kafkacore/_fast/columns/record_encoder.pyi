@@ -2,6 +2,11 @@
 
 from typing import Any
 
+from kafkacore._fast.base.errors import InvalidRecordError
+
+class UnknownPartition(InvalidRecordError):
+    """The column `partition` contains a partition that the topic does not have."""
+
 class RecordEncoder:
     """Encodes one Arrow record batch as Kafka record batches of magic 2, without producer ids. The encoding runs
     without the GIL. Only one thread at a time may use this object.
@@ -56,8 +61,8 @@ class RecordEncoder:
             ignore_keys: if true, keys do not decide: every row without a partition goes to the sticky partition.
 
         Raises:
-            InvalidRecordError: a partition is out of range, a header has no key, or a timestamp is before 1970 or
-                beyond 64 bits of milliseconds.
+            UnknownPartition: a partition in the column `partition` is out of range.
+            InvalidRecordError: a header has no key, or a timestamp is before 1970 or beyond 64 bits of milliseconds.
             OverflowError: a row needs more than `most_bytes`.
         """
 

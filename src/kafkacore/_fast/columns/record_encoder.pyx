@@ -59,6 +59,10 @@ ctypedef struct Made:            # a closed batch
     int32_t count
 
 
+class UnknownPartition(InvalidRecordError):
+    """See record_encoder.pyi."""
+
+
 def murmur2(bytes key):
     """Returns Kafka's hash of a key as an unsigned number."""
     return kc_murmur2(<const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key))
@@ -212,7 +216,7 @@ cdef class RecordEncoder:
         """Raises the error that belongs to a status below zero."""
         where = f"row {self.row}"
         if status == ENCODE_BAD_PARTITION:
-            raise InvalidRecordError(f"{where} has a partition that is not from 0 to {self.partition_count - 1}")
+            raise UnknownPartition(f"{where} has a partition that is not from 0 to {self.partition_count - 1}")
         if status == ENCODE_BAD_HEADER:
             raise InvalidRecordError(f"{where} has a header without a key")
         if status == BATCH_BAD_RECORD:

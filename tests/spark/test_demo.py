@@ -1,17 +1,19 @@
 """A short run of `kafkacore spark demo` in the Spark session that all tests share. Each of the demo's proofs (queries
-that compare results) must succeed, and the page must show this.
+that compare results) must succeed, and the page must show this. Also tests which files the demo leaves.
 
-The test takes some minutes, so it runs only with KAFKACORE_SPARK_DEMO=1. `make demo-spark` also fails if a proof fails.
+The run takes some minutes, so it runs only with KAFKACORE_SPARK_DEMO=1. `make demo-spark` also fails if a proof fails.
 """
 
 import os
+import tempfile
+from argparse import Namespace
 
 import pytest
 
 pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
 pytest.importorskip("pyspark", "4.2", reason="streams need PySpark 4.2: pip install kafkacore[spark], or ci/spark.sh")
 
-from kafkacore.tools import demo_apache
+from kafkacore.tools import demo_apache, demo_spark
 from kafkacore.tools.demo_spark import LIMIT_S, Demo
 from processes import PATIENCE
 
@@ -44,3 +46,18 @@ def test_demo_proves_its_counts_when_a_broker_is_killed_and_the_query_fails(spar
     assert "are in the topic twice, because the query failed there" in told
     assert "not shown here: the same with exactly-once" in told
     assert 0 < demo.took_s < LIMIT_S * PATIENCE
+
+
+def test_demo_keeps_only_its_report_when_the_temporary_directory_is_a_symbolic_link(tmp_path, monkeypatch):
+    def show(demo, seconds):
+        demo.output.mkdir()
+        (demo.output / "report.html").touch()
+        (demo.directory / "cluster").mkdir()
+
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "link"))
+    monkeypatch.setattr(Demo, "show", show)
+    assert demo_spark.run(Namespace(output=None, keep=False, seconds=1)) == 0
+    [directory] = (tmp_path / "real").iterdir()
+    assert [str(path.relative_to(directory)) for path in directory.rglob("*")] == ["output", "output/report.html"]

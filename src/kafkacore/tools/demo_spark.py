@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
     except ImportError:
         print(f"kafkacore: {NEEDS_CLIENTS}", file=sys.stderr)
         return 1
-    directory = Path(tempfile.mkdtemp(prefix="kafkacore-spark-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="kafkacore-spark-demo-")).resolve()
     output = Path(arguments.output or directory / "output").resolve()
     try:
         Demo(directory, output).show(arguments.seconds)

@@ -26,6 +26,7 @@ from kafkacore.spark.pipelines import (
     plots,
     replica_audit,
 )
+from kafkacore.spark.pipelines.output import OutputError, check_output, check_table
 from kafkacore.spark.pipelines.report import Report
 
 FOUND: Final = 3  # the exit code of an audit with findings
@@ -55,6 +56,11 @@ def session(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Sp
 def run(arguments: Namespace) -> int:
     """Runs the pipeline that `arguments.pipeline` names, and returns the exit code. If one of kafkacore's own errors
     ended a task, prints the message of this error without Spark's traces."""
+    try:
+        check_output(arguments.output, _inputs(arguments))
+    except OutputError as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
     os.makedirs(arguments.output, exist_ok=True)
     page = os.path.join(arguments.output, "report.html")
     report = Report(arguments.pipeline.replace("-", " ").capitalize())
@@ -65,7 +71,7 @@ def run(arguments: Namespace) -> int:
             raise
         print(f"kafkacore: {problem}", file=sys.stderr)
         return 1
-    except (placement.PlanError, replica_audit.AuditError) as error:
+    except (placement.PlanError, replica_audit.AuditError, OutputError) as error:
         print(f"kafkacore: {error}", file=sys.stderr)
         return 1
     report.write(page)
@@ -88,6 +94,10 @@ def report_on(spark: SparkSession, arguments: Namespace, report: Report) -> int:
     return PIPELINES[arguments.pipeline](spark, arguments, report)
 
 
+def _inputs(arguments: Namespace) -> list[str]:
+    return [*arguments.path, *getattr(arguments, "metadata", ())]
+
+
 def _table(spark: SparkSession, paths: list[str], name: str) -> DataFrame:
     reader = spark.read.format(_FORMAT).option("path", ",".join(paths)).option("table", name)
     return reader.option("onCorrupt", "rows").load()
@@ -99,6 +109,7 @@ def _keep(arguments: Namespace, tables: Mapping[str, DataFrame]) -> dict[str, Da
     kept = {}
     for name, rows in tables.items():
         path = os.path.join(arguments.output, name)
+        check_table(path, _inputs(arguments))
         rows.write.mode("overwrite").parquet(path)
         kept[name] = rows.sparkSession.read.parquet(path)
     return kept

@@ -203,6 +203,26 @@ def test_lagging_replica_does_not_join_again_when_the_high_watermark_waits_for_m
     assert node.edges.take(8) == [(TOPIC, 0)]
 
 
+@pytest.mark.parametrize("learns", ["from the answer", "from the metadata"])
+def test_replica_does_not_join_again_when_it_has_not_fetched_since_it_left_an_idle_partition(
+    node: Node, learns: str
+) -> None:
+    """The controller removes a replica whose log directory has failed. This replica never fetches again, but on an idle
+    partition it does not lag either."""
+    node.lead({2})
+    node.append()
+    node.log.followed(2, 1, broker_epoch=22)
+    if learns == "from the answer":
+        assert node.log.commit_isr([1], 1, 2)
+    else:
+        node.lead(set(), partition_epoch=2)
+    assert node.known(2) == (1, False, False)
+    node.edges.check_lag()
+    assert node.edges.take(8) == []
+    node.log.followed(2, 1, broker_epoch=22)
+    assert node.edges.take(8) == [(TOPIC, 0)]
+
+
 def test_replica_far_behind_stays_in_the_isr_until_the_next_lag_check_when_min_isr_let_it_join(node: Node) -> None:
     """Otherwise the replica would join and leave with each of its fetches, until it has all records."""
     node.lead(set(), min_isr=2)

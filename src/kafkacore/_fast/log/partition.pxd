@@ -56,7 +56,7 @@ ctypedef struct Follower:
     bint in_sync              # the follower is in the committed ISR
     bint is_joining           # the follower is only in the proposed ISR, and so in the maximal ISR (replicas.pxd)
     bint must_leave           # the follower is in the ISR, and lagged at the last periodic check
-    bint must_fetch           # the follower has left the ISR because it lagged, and has not fetched since
+    bint must_fetch           # the follower has left the ISR, and has not fetched since
     int64_t broker_epoch      # the broker epoch in the follower's last fetch; -1 if there was none
     int64_t end_offset        # the end of the follower's log; -1 before its first fetch
     int64_t log_start_offset  # the start of the follower's log; -1 before its first fetch

@@ -21,7 +21,7 @@ from kafkacore._fast.log.partition cimport (
     partition_monotonic_ms, partition_take_everybody, partition_wake_rest,
 )
 from kafkacore._fast.log.replicas cimport (
-    replicas_check_lag, replicas_find, replicas_may_join, replicas_merge, replicas_must_fetch, replicas_some_must_leave,
+    replicas_check_lag, replicas_find, replicas_may_join, replicas_merge, replicas_some_must_leave,
 )
 from kafkacore._fast.log.truncate cimport Fence, log_truncate_fully, log_truncate_to
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, Waiter, WakeList, wake_all
@@ -253,7 +253,6 @@ cdef void partition_withdraw_isr(Partition *p) noexcept nogil:
 
 cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, int32_t leader_epoch,
                                int32_t partition_epoch, bint is_recovering) noexcept nogil:
-    cdef int64_t now_ms = partition_monotonic_ms(p)
     cdef Follower *follower
     cdef bint commits, in_sync
     cdef int32_t i
@@ -266,7 +265,7 @@ cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, 
         for i in range(p.follower_count):
             follower = &p.followers[i]
             in_sync = is_among(isr, count, follower.broker_id)
-            follower.must_fetch |= replicas_must_fetch(p, follower, in_sync, now_ms)
+            follower.must_fetch |= follower.in_sync and not in_sync
             follower.must_leave &= in_sync
             follower.in_sync = in_sync
         count_in_sync(p)

@@ -28,9 +28,6 @@ cdef int replicas_check(const Partition *p, int32_t broker_id, int32_t current_e
 cdef int64_t replicas_low_watermark(const Partition *p) noexcept nogil
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil
 cdef bint replicas_lags(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil
-# Returns whether the follower leaves the ISR now because it lags. Such a follower must fetch before it may join the ISR
-# again. `in_sync` says whether the follower is in the new ISR.
-cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint in_sync, int64_t now_ms) noexcept nogil
 # Sets `must_leave` of each follower. The periodic check calls this.
 cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil
 # Returns whether the follower is in the ISR, lagged at the last periodic check, and still lags.

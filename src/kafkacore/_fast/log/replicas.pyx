@@ -130,9 +130,9 @@ cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nog
 
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil:
     """Returns whether the follower may join the ISR. A follower that has not reached the start of the leader epoch
-    might lack records that an earlier leader committed. A follower that has left the ISR because it lagged must fetch
-    before it joins again. While the ISR is smaller than min.insync.replicas, the high watermark does not move, so even
-    a follower that no longer fetches seems to have caught up."""
+    might lack records that an earlier leader committed. A follower that has left the ISR must fetch before it joins
+    again. While no record comes, or while the ISR is smaller than min.insync.replicas, the high watermark does not
+    move. So even a follower that no longer fetches, such as one whose disk has failed, seems to have caught up."""
     return (not follower.in_sync and not follower.must_fetch and follower.end_offset >= p.high_watermark
             and follower.end_offset >= p.epoch_start_offset and is_eligible(p, follower))
 
@@ -140,11 +140,6 @@ cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexce
 cdef bint replicas_lags(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
     cdef int64_t max_lag_ms = load64(&p.edges.max_lag_ms) if p.edges != NULL else 30000
     return follower.end_offset != p.log.end_offset and now_ms - follower.caught_up_ms > max_lag_ms
-
-
-cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint in_sync,
-                              int64_t now_ms) noexcept nogil:
-    return follower.in_sync and not in_sync and replicas_lags(p, follower, now_ms)
 
 
 cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil:
@@ -184,7 +179,7 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
             follower.leader_end_offset = before.leader_end_offset
             follower.broker_epoch = before.broker_epoch
             follower.must_leave = before.must_leave and follower.in_sync
-            follower.must_fetch = before.must_fetch or replicas_must_fetch(p, before, follower.in_sync, now_ms)
+            follower.must_fetch = before.must_fetch or (before.in_sync and not follower.in_sync)
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1
             follower.broker_epoch = -1

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import BrokerHeartbeatResponse, PartitionRecord, TopicRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.errors import LogDirectoryError
 from lone_broker import Started
@@ -23,6 +25,7 @@ from two_directories import Client, Directories
 
 pytestmark = pytest.mark.timeout(90)
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
+ONLY = Uuid(b"d" * 16)  # the id of the log directory of a broker alone
 
 
 def spread(assigned: list[str]) -> bool:
@@ -215,9 +218,34 @@ def test_node_stops_when_it_cannot_report_a_failed_directory(tmp_path: Path) -> 
         faults: list[BaseException] = []
         started.broker._on_fault = faults.append
         started.records.BrokerHeartbeatRequest = lost  # type: ignore[method-assign]
-        started.loop.call(started.broker.directory_failed, Uuid(b"d" * 16))
+        started.loop.call(started.broker.directory_failed, ONLY)
         wait_until(lambda: len(faults) == 1)
         assert "within log.dir.failure.timeout.ms=200" in str(faults[0])
+    finally:
+        started.stop()
+
+
+def test_partition_is_not_fetched_when_the_failure_of_its_directory_is_reported(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    broker = started.broker
+    row = PartitionRecord(
+        topic_id=Uuid(b"t" * 16), partition_id=0, replicas=[2, 1], isr=[2, 1], leader=2, directories=[ONLY] * 2
+    )
+    sources = []
+
+    def report(request: Any) -> BrokerHeartbeatResponse:
+        if request.offline_log_dirs:
+            sources.append(broker.fetchers.source_of(partition))
+        return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+
+    try:
+        started.loop.call(started.records.commit, TopicRecord(name="t", topic_id=row.topic_id), row)
+        partition = wait_until(lambda: broker.replicas.by_name("t", 0))
+        wait_until(lambda: broker.fetchers.source_of(partition) == 2)
+        started.records.BrokerHeartbeatRequest = report  # type: ignore[method-assign]
+        started.loop.call(broker.directory_failed, ONLY)
+        wait_until(lambda: sources)
+        assert sources[0] == -1, "the fetches of an idle partition would keep the broken replica in the ISR"
     finally:
         started.stop()
 
@@ -231,8 +259,8 @@ def test_node_goes_on_when_the_controller_knows_of_the_failed_directory(tmp_path
     try:
         faults: list[BaseException] = []
         started.broker._on_fault = faults.append
-        started.broker.registrar.lifecycle.offline_log_dirs[Uuid(b"d" * 16)] = True
-        started.loop.call(started.broker.directory_failed, Uuid(b"d" * 16))
+        started.broker.registrar.lifecycle.offline_log_dirs[ONLY] = True
+        started.loop.call(started.broker.directory_failed, ONLY)
         [deadline] = wait_until(lambda: started.broker.registrar._registrar._deadlines)
         wait_until(lambda: started.loop.loop.time() > deadline.when() + 0.1)
         assert faults == []

@@ -199,6 +199,13 @@ class ReplicaManager:
             self._place(image, image.topic_at(topic_row), rows, roles)
         roles.carry_out()
 
+    def stop_fetching_from(self, path: str) -> None:
+        """Stops fetching the partitions whose logs are in this directory, which has failed. The fetches of an idle
+        partition would keep its broken replica in the ISR.
+        """
+        if self._followers is not None:
+            self._followers.stop([each for each in self.hosted() if each.directory.path == path])
+
     def leave(self) -> None:
         """Notes that this broker has started its controlled shutdown. From now on, when one of its replicas leaves an
         ISR, the broker stops fetching that partition.

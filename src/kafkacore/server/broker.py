@@ -430,13 +430,15 @@ class BrokerServer:
 
     def directory_failed(self, directory_id: Uuid) -> None:
         """Reports the failed directory to the controller, which moves the directory's leaderships to other brokers
-        (KIP-858). Before that, the broker reports which replicas do not move to this directory after all. Otherwise the
-        controller would take these replicas offline too."""
+        (KIP-858). Before that, the broker stops fetching the directory's partitions, and reports which replicas do not
+        move to this directory after all. Otherwise the controller would take these replicas offline too."""
 
         def report() -> None:
             self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)
 
         path = self._logs.path_of_id(directory_id)
+        if path is not None:
+            self.replicas.stop_fetching_from(path)
         stays = set() if path is None else self.moves.take_back(path)
         if not stays:
             report()

@@ -659,6 +659,18 @@ def test_partition_fails_when_its_disk_is_gone_although_no_records_arrive(replic
     assert not replicas.step(), "a fetch would let the broken replica join the ISR again"
 
 
+def test_idle_partition_is_not_fetched_when_its_disk_is_gone_and_its_isr_changes(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    replicas.step()
+    ours.fail(errno.EIO)
+    replicas.fetcher.follow(ours, 5)
+    assert replicas.fetcher.state(ours) == "failed", "a fetch would let the broken replica join the ISR again"
+    replicas.step()
+    assert forgotten(replicas.leader.seen[-1]) == [0]
+
+
 def test_partition_fails_when_its_disk_is_gone(replicas: Replicas) -> None:
     theirs, ours = replicas.pair()
     theirs.append(batch())

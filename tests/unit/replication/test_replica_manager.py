@@ -484,6 +484,14 @@ def test_partition_is_no_longer_followed_when_it_is_deleted_here(world: World) -
     assert world.logs.deleted == [("a", 0), ("a", 1)]
 
 
+def test_partition_is_no_longer_followed_when_its_directory_has_failed(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)))
+    world.replicas.stop_fetching_from("elsewhere")
+    assert world.followers.now == {("a", 0): (OTHER, 0)}
+    world.replicas.stop_fetching_from(world.logs.directory.path)
+    assert world.followers.now == {}
+
+
 def test_topic_that_was_created_anew_is_followed_with_its_new_log(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME), epoch=5))
     old = world.replicas.by_name("a", 0)

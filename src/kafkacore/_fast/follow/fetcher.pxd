@@ -13,7 +13,7 @@ from kafkacore._fast.world.agenda cimport Agenda
 # outside a simulation. If `inbox` is NULL, the fetcher gets its own inbox.
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil
 # Begins to follow a partition, from the end of this broker's log on. If the fetcher already follows the partition in
-# this epoch, nothing changes. Returns 0 or -ENOMEM.
+# this epoch, nothing changes, except that a partition whose log has failed is no longer fetched. Returns 0 or -ENOMEM.
 cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept nogil
 cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_stop_all(Fetcher *f) noexcept nogil

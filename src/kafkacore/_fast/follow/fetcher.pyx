@@ -12,6 +12,7 @@ from kafkacore._fast.follow.followed cimport (
     fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_lags,
     followed_set, link_init, of_all, of_line,
 )
+from kafkacore._fast.follow.local cimport local_has_failed
 from kafkacore._fast.follow.take cimport take_kept
 from kafkacore._fast.log.partition cimport partition_unwait
 from kafkacore._fast.wait.mail cimport inbox_init_in
@@ -87,7 +88,8 @@ cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept
         each = fetcher_add(f, p)
     elif each.partition != p:
         each = take_over(f, each, p)
-    elif each.at.leader_epoch == leader_epoch and each.state != FOLLOW_FAILED and each.state != FOLLOW_GONE:
+    elif (each.at.leader_epoch == leader_epoch and each.state != FOLLOW_FAILED and each.state != FOLLOW_GONE
+          and not local_has_failed(p)):
         return 0
     else:
         let_go(each)

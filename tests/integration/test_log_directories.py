@@ -16,8 +16,9 @@ import pytest
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import BrokerHeartbeatResponse, PartitionRecord, TopicRecord
+from kafkacore.protocol.messages import BrokerHeartbeatResponse, PartitionRecord, RemoveTopicRecord, TopicRecord
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.broker import BrokerServer
 from kafkacore.storage.errors import LogDirectoryError
 from lone_broker import Started
 from processes import wait_until
@@ -246,6 +247,40 @@ def test_partition_is_not_fetched_when_the_failure_of_its_directory_is_reported(
         started.loop.call(broker.directory_failed, ONLY)
         wait_until(lambda: sources)
         assert sources[0] == -1, "the fetches of an idle partition would keep the broken replica in the ISR"
+    finally:
+        started.stop()
+
+
+def test_topic_is_deleted_when_it_is_removed_while_the_starting_broker_loads_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = Started(tmp_path)
+    started.create("t")
+    assert Client(started.bootstrap).produce("t", 0) == 0
+    topic_id = started.broker.context.image.topic("t").topic_id
+    manager = started.broker._logs._manager
+    started.stop()
+    manager.close()
+    load = BrokerServer._load
+
+    def load_slowly(broker: BrokerServer) -> None:
+        row = PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], leader=1, directories=[ONLY])
+        commit(broker, TopicRecord(name="t", topic_id=topic_id), row)
+        load(broker)
+        assert broker._logs.find("t", 0) is not None
+        commit(broker, RemoveTopicRecord(topic_id=topic_id))
+
+    def commit(broker: BrokerServer, *records: Any) -> None:
+        async def apply() -> None:
+            broker._publisher.apply(records, broker._publisher.applied_offset + 1, 1, 1)
+
+        broker.plane.loop.run(apply(), 10)
+
+    monkeypatch.setattr(BrokerServer, "_load", load_slowly)
+    started = Started(tmp_path)
+    try:
+        wait_until(lambda: started.broker._logs.find("t", 0) is None)
+        assert not (tmp_path / "t-0").exists()
     finally:
         started.stop()
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -59,24 +60,22 @@ class BrokerLogs:
                 return None
             return self._paths.get(replica.directory(node_id))
 
-        def why_stray(partition: PartitionHandle) -> str | None:
-            topic = image.topic(partition.topic)
-            if topic is None:
-                return "there is no such topic"
-            if node_id not in image.replicas(topic, partition.index):
-                return "no replica of the partition is here"
-            if partition.topic_id == ZERO:
-                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a starting broker
-                # does not guess a missing id.
-                return f"it has no {partition_metadata.NAME}, the file that names its topic"
-            if partition.topic_id != topic.topic_id:
-                return f"its topic id is {partition.topic_id}, but the topic now has {topic.topic_id}"
-            return None
-
+        why_stray = partial(_why_stray, image, node_id)
         self._manager.load(place_of, why_stray)
         self._put_strays_aside(why_stray)
         self._promote_abandoned(place_of)
         self._await_cuts()
+
+    def delete_gone(self, image: MetadataImage, node_id: int) -> None:
+        """Deletes the logs that have become stray during `load`. `image` is the first image whose changes the broker
+        applies. The changes before it may have deleted topics or moved replicas, and only these logs show that."""
+        futures = (future.handle for future in self._manager.futures.all())
+        handles = {(each.topic, each.index): each for each in chain(futures, self._manager)}
+        for (topic, index), handle in handles.items():
+            reason = _why_stray(image, node_id, handle)
+            if reason is not None:
+                LOG.info("%s-%d is deleted, because %s", topic, index, reason)
+                self.delete(handle)
 
     def _await_cuts(self) -> None:
         """From now on, a log that is truncated below its recovery point on disk accepts no appends until the upkeep has
@@ -298,3 +297,19 @@ class BrokerLogs:
                     self._manager.futures.promote(key)
                 except OSError:
                     LOG.exception("%s-%d is offline, because its log directory failed", *key)
+
+
+def _why_stray(image: MetadataImage, node_id: int, partition: PartitionHandle) -> str | None:
+    """Returns why the log is not a replica of this broker, or None if it is one."""
+    topic = image.topic(partition.topic)
+    if topic is None:
+        return "there is no such topic"
+    if node_id not in image.replicas(topic, partition.index):
+        return "no replica of the partition is here"
+    if partition.topic_id == ZERO:
+        # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a starting broker does not
+        # guess a missing id.
+        return f"it has no {partition_metadata.NAME}, the file that names its topic"
+    if partition.topic_id != topic.topic_id:
+        return f"its topic id is {partition.topic_id}, but the topic now has {topic.topic_id}"
+    return None

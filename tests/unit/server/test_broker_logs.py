@@ -162,6 +162,25 @@ def test_two_logs_of_one_partition_are_put_aside_when_the_partition_is_not_the_b
     manager.close()
 
 
+@pytest.mark.parametrize("after", [(TOPIC_ID, ME + 1), (Uuid(b"n" * 16), ME)])
+def test_log_and_its_future_log_are_deleted_when_the_replica_leaves_while_logs_are_loaded(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, after: tuple[Uuid, int]
+) -> None:
+    leave_a_move_half_done(paths)
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load(image, ME)
+    logs.delete_gone(image, ME)
+    assert manager.get(*KEY) is not None
+    logs.delete_gone(image_of_one(HERE, *after), ME)
+    blocking.submit(int).result()  # waits until the thread has deleted the logs
+    assert (manager.get(*KEY), manager.futures.all()) == (None, [])
+    for path in paths.values():
+        [left] = [found for name in os.listdir(path) if (found := names.parse_partition_directory(name))]
+        assert left.kind is names.Kind.DELETE
+    manager.close()
+
+
 def test_log_stays_when_the_other_log_of_its_partition_is_stray(
     paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor
 ) -> None:

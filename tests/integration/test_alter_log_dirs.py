@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.storage import names
 from processes import wait_until
@@ -272,6 +274,28 @@ def test_move_ends_when_its_topic_is_deleted(node: Directories) -> None:
     wait_until(lambda: node.broker.moves._moves == {})
     node.create("t", 1)
     assert (node.produce("t", 0), node.read("t", 0, 1)) == (0, [b"x"])
+
+
+def test_truncated_log_goes_on_while_the_broker_stops(node: Directories) -> None:
+    """Otherwise a move of this log, and with it the stop of the broker, could wait without end."""
+    for _ in range(3):
+        assert node.produce("t", 0) == 0
+    builder = RecordBatchBuilder(base_offset=1)
+    builder.append(timestamp=0, key=None, value=b"v")
+    broker, went_on = node.broker, []
+    log, stop = broker.replicas.by_name("t", 0), broker.stop
+    assert log.flush()
+    broker._logs._manager.checkpoint_recovery_points()
+
+    async def stop_slowly(*limits: int) -> None:
+        log.truncate_to(1)
+        append = asyncio.to_thread(log.append_replicated, builder.build(), log.leader_epoch)
+        went_on.append(await asyncio.wait_for(append, 20))
+        await stop(*limits)
+
+    broker.stop = stop_slowly
+    node.node.stop()
+    assert [each.error for each in went_on] == [0]
 
 
 def test_impossible_move_is_refused_as_in_kafka(node: Directories) -> None:

@@ -422,6 +422,7 @@ class Node:
 
         broker = self._broker = await self.world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
+        self._undo.append(self._close_upkeep)
         self._undo.append(
             lambda: self.world.on(loop, broker.stop(self._hand_over_ms(), self._drain_ms()), _STOP_SECONDS)
         )
@@ -437,7 +438,11 @@ class Node:
             manager, environment, intervals_from(self.config), cleaner, world.background_loop("upkeep")
         )
         upkeep.start()
-        self._undo.append(upkeep.close)
+        self._undo.append(upkeep.end_tasks)
+
+    def _close_upkeep(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.close()
 
     def _hand_over_ms(self) -> int | None:
         """Returns the time that a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait

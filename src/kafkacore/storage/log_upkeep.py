@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
-from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.runtime.scheduler import Scheduled, Scheduler
 from kafkacore.storage.cleaner import LogCleaner
 from kafkacore.storage.log_manager import LogManager
 
@@ -51,7 +51,8 @@ def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
 
 
 class LogUpkeep:
-    """Maintains the logs from `start` to `close`. Sleeps until a task is due or a directory fails."""
+    """Maintains the logs from `start` to `end_tasks`. From then on until `close`, it only writes the checkpoints for
+    which truncated logs wait. Sleeps until a task is due or a directory fails."""
 
     def __init__(
         self,
@@ -68,10 +69,11 @@ class LogUpkeep:
         self._environment = environment
         self._loop = loop
         self._scheduler = Scheduler(environment, None if loop is None else loop.call_later)
+        self._periodic: list[Scheduled] = []
         self._wake_read = self._wake_write = -1
         if loop is None:
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._stopping = False
+        self._tasks_ended = self._stopping = False
         self._mutex = threading.Lock()
         self._asked: list[threading.Event] = []  # events to set when all due tasks are done
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
@@ -89,7 +91,8 @@ class LogUpkeep:
             (_DOOMED_CHECK_MS, manager.remove_doomed),
         ):
             if interval_ms < _NEVER_MS:
-                self._scheduler.every(interval_ms, work, work.__name__, max(interval_ms, intervals.initial_delay_ms))
+                delay_ms = max(interval_ms, intervals.initial_delay_ms)
+                self._periodic.append(self._scheduler.every(interval_ms, work, work.__name__, delay_ms))
 
         self._plan_compaction()
 
@@ -100,6 +103,8 @@ class LogUpkeep:
 
     def _check_cleaner(self) -> None:
         assert self._cleaner is not None
+        if self._tasks_ended:
+            return
         try:
             self._cleaner.check()
         finally:
@@ -122,7 +127,8 @@ class LogUpkeep:
     def _look_at_directories(self) -> None:
         """Handles directories that have failed, or that contain logs that were truncated below their recovery
         points."""
-        self._manager.check_directories()
+        if not self._tasks_ended:
+            self._manager.check_directories()
         if not self._manager.checkpoint_cuts():
             self._scheduler.after(_CUTS_RETRY_MS, self._look_at_directories, "recovery points of truncated logs")
 
@@ -166,6 +172,13 @@ class LogUpkeep:
         if due_ns is None:
             return None
         return max((due_ns - self._environment.monotonic_ns()) // _NS_OF_A_MS + 1, 0)
+
+    def end_tasks(self) -> None:
+        """Starts no further task. A broker that stops may still truncate logs, and it waits for their checkpoints. So
+        these checkpoints are still written until `close`."""
+        self._tasks_ended = True
+        for task in self._periodic:
+            task.cancel()
 
     def close(self) -> None:
         """Ends the thread and waits for its current task. Idempotent."""

@@ -17,12 +17,13 @@ from kafkacore._fast.world.environment import Environment
 from kafkacore.storage import checkpoints
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
+from processes import wait_until
 
 FAR_MS = 1 << 39
 
 
-def batch() -> bytes:
-    builder = RecordBatchBuilder()
+def batch(base_offset: int = 0) -> bytes:
+    builder = RecordBatchBuilder(base_offset=base_offset)
     builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 100)
     return builder.build()
 
@@ -73,6 +74,37 @@ def test_upkeep_reports_a_failed_disk_at_once(tmp_path: Path) -> None:
     assert heard.wait(30)
     upkeep.close()
     assert handle.state == "failed"
+    manager.close()
+
+
+def test_truncated_log_goes_on_when_the_tasks_of_the_upkeep_have_ended(tmp_path: Path) -> None:
+    """A broker that stops may still truncate logs, and waits for their checkpoints."""
+    environment = Environment()
+    manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings())
+    manager.load()
+    (handle,) = manager.create("t", Uuid.random(), [0])
+    handle.become_leader(1, 0)
+    for _ in range(3):
+        assert handle.append(batch()).error == 0
+    assert handle.flush()
+    manager.checkpoint_recovery_points()
+    ran: list[int] = []
+
+    def checkpoint_high_watermarks() -> None:
+        ran.append(1)
+
+    manager.checkpoint_high_watermarks = checkpoint_high_watermarks  # type: ignore[method-assign]
+    upkeep = LogUpkeep(manager, environment, intervals(high_watermark_ms=1))
+    upkeep.start()
+    wait_until(lambda: ran)
+    upkeep.end_tasks()
+    assert upkeep.catch_up(30)
+    count = len(ran)
+    handle.truncate_to(1)
+    assert handle.append_replicated(batch(base_offset=1), 0).error == 0
+    assert checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.RECOVERY_POINT).read() == {("t", 0): 1}
+    assert len(ran) == count
+    upkeep.close()
     manager.close()
 
 

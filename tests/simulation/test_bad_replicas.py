@@ -100,6 +100,20 @@ def test_leader_goes_on_when_the_disk_under_a_follower_fails(new: Callable[..., 
     wait_until_equal(cluster, 2)
 
 
+def test_acknowledged_record_is_on_each_disk_when_each_record_must_be_synced(new: Callable[..., Cluster]) -> None:
+    cluster = new(2, **{"flush.messages": 1})
+    produce(cluster, "orders", "first")
+    wait_until_equal(cluster, 1)
+    [follower] = others(cluster, cluster.leader("orders"))
+    disk_of(follower).pace("sync", 300_000)
+    produce(cluster, "orders", "second")
+    for node in cluster.brokers.values():
+        *_, written = log_of(node)
+        assert b"second" in written
+        assert disk_of(node).synced(f"{LOG}/{0:020d}.log") == written
+    wait_until_equal(cluster, 2)
+
+
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_broker_gets_every_record_again_when_its_log_was_removed(new: Callable[..., Cluster], which: str) -> None:
     cluster = new(3, **TWO_OF_THREE)

@@ -15,6 +15,7 @@ from followed_leader import FOLLOWER, NOW, Replicas, batch, values
 from kafkacore._fast.base.errors import ProtocolError
 from kafkacore._fast.follow import followed
 from kafkacore._fast.log import partition
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.producer_states import producer_states
 from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER, NO_BOUND, ReplicationQuota
 from kafkacore._fast.world.environment import Environment, ManualClock
@@ -256,6 +257,113 @@ def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(r
     replicas.step()
     replicas.until((ours, "fetches"))
     assert ours.log_start_offset == 2
+
+
+# --- syncs ---
+
+
+@pytest.fixture
+def disk() -> Iterator[FaultDisk]:
+    """Yields a disk that does not sync while `hold_syncs` is in force."""
+    made = FaultDisk()
+    yield made
+    made.fail("sync", 0)
+
+
+def hold_syncs(disk: FaultDisk) -> None:
+    disk.fail("sync", errno.EMFILE)  # the committer waits for a free file descriptor
+
+
+def with_flushes(tmp_path: Path, disk: FaultDisk, flush_messages: int) -> Replicas:
+    return Replicas(tmp_path, environment=disk.environment(ManualClock(NOW)), flush_messages=flush_messages)
+
+
+def append_unsynced(log: PartitionHandle) -> None:
+    assert log.append(batch(), 1, wait=False).error == 0
+
+
+def test_follower_fetches_again_only_after_the_sync_that_flush_messages_requires(
+    tmp_path: Path, disk: FaultDisk
+) -> None:
+    """The next Fetch acknowledges the records to the leader."""
+    replicas = with_flushes(tmp_path, disk, 1)
+    pair = theirs, ours = replicas.pair()
+    append_unsynced(theirs)
+    replicas.catch_up(pair)
+    replicas.until((ours, "fetches"))
+    replicas.step()
+    hold_syncs(disk)
+    append_unsynced(theirs)
+    replicas.step()
+    assert (replicas.fetcher.state(ours), ours.end_offset, ours.synced_offset) == ("syncs", 4, 2)
+    asked = len(replicas.leader.seen)
+    assert not replicas.step(), "a Fetch would only remove the partition from the session"
+    disk.fail("sync", 0)
+    replicas.until((ours, "fetches"))
+    assert ours.synced_offset == 4
+    replicas.step()
+    assert (named(replicas.leader.seen[asked]), forgotten(replicas.leader.seen[asked])) == ({0: 4}, [])
+
+
+def test_other_partitions_are_fetched_while_the_log_of_one_is_synced(tmp_path: Path, disk: FaultDisk) -> None:
+    replicas = with_flushes(tmp_path, disk, 4)
+    pairs = [replicas.pair(index) for index in range(2)]
+    for theirs, _ in pairs:
+        append_unsynced(theirs)
+    replicas.catch_up(*pairs)
+    replicas.step()
+    (theirs, ours), (more, also_ours) = pairs
+    assert (ours.end_offset, ours.synced_offset) == (2, 0), "two records need no sync"
+    hold_syncs(disk)
+    append_unsynced(theirs)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "syncs"
+    replicas.step()
+    assert forgotten(replicas.leader.seen[-1]) == [0]
+    assert replicas.leader.seen[-1].max_wait_ms < 500, "the synced log must not wait long for this request"
+    more.append(batch(count=1), 1, wait=False)
+    replicas.step()
+    assert (replicas.fetcher.state(also_ours), also_ours.end_offset) == ("fetches", 3)
+    disk.fail("sync", 0)
+    replicas.until((ours, "fetches"))
+    replicas.step()
+    assert named(replicas.leader.seen[-1]) == {0: 4, 1: 3}
+
+
+def test_follower_fetches_only_after_a_sync_when_its_log_has_unsynced_records_of_an_earlier_run(
+    tmp_path: Path, disk: FaultDisk
+) -> None:
+    replicas = with_flushes(tmp_path, disk, 100)
+    pair = theirs, ours = replicas.pair()
+    append_unsynced(theirs)
+    replicas.catch_up(pair)
+    hold_syncs(disk)
+    ours.configure(type(ours.settings)(flush_messages=1))
+    replicas.leader.lead(theirs, 6)
+    replicas.follow(ours, 6)
+    assert replicas.fetcher.state(ours) == "syncs"
+    replicas.leader.lead(theirs, 7)
+    replicas.follow(ours, 7)
+    assert replicas.fetcher.state(ours) == "syncs"
+    disk.fail("sync", 0)
+    replicas.until((ours, "fetches"))
+    assert ours.synced_offset == 2
+
+
+def test_follower_never_acknowledges_records_when_their_sync_fails(tmp_path: Path, disk: FaultDisk) -> None:
+    replicas = with_flushes(tmp_path, disk, 1)
+    pair = theirs, ours = replicas.pair()
+    append_unsynced(theirs)
+    replicas.catch_up(pair)
+    replicas.until((ours, "fetches"))
+    replicas.step()
+    append_unsynced(theirs)
+    assert theirs.flush()
+    disk.fail("sync", errno.EIO)
+    replicas.step()
+    replicas.until((ours, "failed"))
+    replicas.step()
+    assert forgotten(replicas.leader.seen[-1]) == [0]
 
 
 # --- truncations ---

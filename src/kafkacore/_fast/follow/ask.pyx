@@ -6,8 +6,8 @@ from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.atomics cimport add64, load32
 from kafkacore._fast.follow.followed cimport (
-    ASK_END, ASK_FETCH, ASK_NOTHING, ASK_START, FOLLOW_FETCHES, FOLLOW_GONE, Followed, Link, fetcher_forget,
-    followed_delay, followed_is_in_session, link_remove, of_all, of_changed, of_line,
+    ASK_END, ASK_FETCH, ASK_NOTHING, ASK_START, FOLLOW_FETCHES, FOLLOW_GONE, FOLLOW_SYNCS, Followed, Link,
+    fetcher_forget, followed_delay, followed_is_in_session, link_remove, of_all, of_changed, of_line,
 )
 from kafkacore._fast.log.partition cimport partition_monotonic_ms
 from kafkacore._fast.log.replication_quota cimport THROTTLED_FOLLOWER, quota_exceeded, quota_has_bound
@@ -25,8 +25,8 @@ cdef enum:
     LATEST = -1
     EARLIEST = -2
     OFFSETS_AT_ONCE = 64           # a ListOffsets request names at most this many partitions
-    # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. The wait is short, so that
-    # the partitions of these logs soon join the next Fetch.
+    # The longest wait of a Fetch, in ms, while logs are being opened, rolled, truncated or synced. The wait is short,
+    # so that the partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5
     OFFSETS_TIMEOUT_MS = 30000
 
@@ -191,10 +191,30 @@ cdef bint drops_some(const Fetcher *f) noexcept nogil:
     return False
 
 
+cdef bint session_syncs(const Fetcher *f) noexcept nogil:
+    """Returns whether the session contains only partitions whose logs are being synced, and no partition is about to
+    join it. A Fetch would only remove these partitions from the session, and would soon add them again."""
+    cdef int32_t count = 0
+    cdef Link *link = f.changed.next
+    cdef Followed *each
+    if f.session_epoch == 0:
+        return False
+    while link != &f.changed:
+        each = of_changed(link)
+        link = link.next
+        if each.state == FOLLOW_SYNCS:
+            count += followed_is_in_session(each)
+        elif each.state == FOLLOW_FETCHES or followed_is_in_session(each):
+            return False
+    return count > 0 and count == f.session_size
+
+
 cdef int ask_fetch(Fetcher *f, Writer *out, Arena *arena) noexcept nogil:
     cdef Draft draft
     cdef int gap_count
     hold_back(f)
+    if session_syncs(f):
+        return ASK_NOTHING
     if f.fetch_version == FETCH_BY_NAME and drops_some(f):
         # If a topic was deleted and created again, the new topic has the same name. Within one session, a leader could
         # not distinguish the removed partition from the new one.

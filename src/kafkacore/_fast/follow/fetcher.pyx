@@ -8,9 +8,9 @@ from kafkacore._fast.base.atomics cimport store32, store64
 from kafkacore._fast.follow.absorb cimport absorb_end
 from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
 from kafkacore._fast.follow.followed cimport (
-    ASK_NOTHING, DELAYS, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
-    fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_lags,
-    followed_set, link_init, of_all, of_line,
+    ASK_NOTHING, DELAYS, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, FOLLOW_SYNCS, Followed, Link,
+    Position, fetcher_add, fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session,
+    followed_lags, followed_set, link_init, of_all, of_line,
 )
 from kafkacore._fast.follow.local cimport local_has_failed
 from kafkacore._fast.follow.take cimport take_kept
@@ -50,12 +50,14 @@ cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *age
 # --- partitions ---
 
 cdef void resume(Parked *parked, int why) noexcept nogil:
-    """Runs when the log has become ready for the append or the truncation that had to wait."""
+    """Runs when the log has become ready for the append or the truncation that had to wait, or has been synced."""
     cdef Followed *each = <Followed *> parked
     if each.state == FOLLOW_BLOCKED:
         take_kept(each)
     elif each.state == FOLLOW_CUTS:
         cut_woken(each)
+    elif each.state == FOLLOW_SYNCS:
+        followed_go_on(each)
     if each.fetcher.on_mail != NULL:
         each.fetcher.on_mail(each.fetcher)
 

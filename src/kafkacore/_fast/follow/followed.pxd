@@ -37,6 +37,9 @@ cdef enum:
     FOLLOW_ASKS_START = 5   # after FOLLOW_ASKS_END: the fetcher requests the leader's log start offset
     FOLLOW_FAILED = 6       # fenced, or its log directory failed; not fetched until the partition gets a new role
     FOLLOW_GONE = 7         # no longer followed; kept until neither the session nor a running job needs it
+    # flush.messages requires a sync of the log. The next Fetch acknowledges the records to the leader, so it must come
+    # after the sync.
+    FOLLOW_SYNCS = 8
 
 # The kind of a request.
 cdef enum:
@@ -90,7 +93,7 @@ ctypedef struct Position:
 ctypedef struct Followed:
     # Must be the first field. Each of these holds a reference: the fetcher, a running job, a waiter, and a posted mail.
     Parked parked
-    Waiter waiter           # in the log's list of blocked appends (`Log.blocked`)
+    Waiter waiter           # in the log's list of blocked appends (`Log.blocked`), or in a list of the partition
     Job job                 # the job of the truncation
     Fetcher *fetcher        # holds a reference
     Partition *partition    # holds a reference
@@ -168,7 +171,7 @@ ctypedef struct Fetcher:
     int32_t session_epoch
     int64_t session_number      # counts the sessions; never 0
     int32_t session_size        # the number of partitions in the session
-    int32_t busy                # the number of partitions whose log is being opened, rolled or truncated
+    int32_t busy                # the number of partitions whose log is being opened, rolled, truncated or synced
     int32_t jobs_out            # the number of truncations on I/O threads (atomic; other threads read it)
     int64_t kept_bytes
     Link all
@@ -208,7 +211,8 @@ cdef void followed_delay(Followed *each) noexcept nogil
 cdef void followed_refused(Followed *each) noexcept nogil
 # Sets `lag`, and also `Partition.fetch_lag`, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
-# The partition fetches again, from the end of its log. A partition whose log has failed does not.
+# The partition fetches again, from the end of its log. If flush.messages requires a sync, it fetches after the sync. A
+# partition whose log has failed does not fetch.
 cdef void followed_go_on(Followed *each) noexcept nogil
 cdef void followed_drop_kept(Followed *each) noexcept nogil
 cdef void followed_fail(Followed *each, int kind, int64_t why) noexcept nogil

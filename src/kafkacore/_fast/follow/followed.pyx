@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.atomics cimport add32, store64
 from kafkacore._fast.base.made_ids cimport is_made_id
-from kafkacore._fast.follow.local cimport local_has_failed, local_position
+from kafkacore._fast.follow.local cimport local_awaits_sync, local_has_failed, local_position
 from kafkacore._fast.log.partition cimport partition_hold, partition_release
 from kafkacore._fast.wait.mail cimport inbox_close
 from kafkacore._fast.wait.park cimport Parked, park_init, park_release
@@ -204,7 +204,7 @@ cdef void fetcher_release(Fetcher *f) noexcept nogil:
 # --- states ---
 
 cdef inline bint is_busy(int state) noexcept nogil:
-    return state == FOLLOW_BLOCKED or state == FOLLOW_CUTS
+    return state == FOLLOW_BLOCKED or state == FOLLOW_CUTS or state == FOLLOW_SYNCS
 
 
 cdef void followed_set(Followed *each, int state) noexcept nogil:
@@ -253,8 +253,14 @@ cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil:
 
 cdef void followed_go_on(Followed *each) noexcept nogil:
     local_position(each.partition, &each.at)
-    # The fetches of a broken log would keep the replica in the ISR.
-    followed_set(each, FOLLOW_FAILED if local_has_failed(each.partition) else FOLLOW_FETCHES)
+    if local_awaits_sync(each.partition, each.at.end_offset, &each.waiter):
+        followed_set(each, FOLLOW_SYNCS)
+    elif local_has_failed(each.partition):
+        followed_set(each, FOLLOW_FAILED)  # the fetches of a broken log would keep the replica in the ISR
+    elif each.state == FOLLOW_FETCHES:
+        followed_note_changed(each)
+    else:
+        followed_set(each, FOLLOW_FETCHES)
 
 
 cdef void followed_drop_kept(Followed *each) noexcept nogil:

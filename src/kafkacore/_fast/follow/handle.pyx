@@ -30,7 +30,7 @@ from kafkacore._fast.base.errors import ProtocolError
 
 FETCH_VERSIONS = (LEAST_FETCH, MOST_FETCH)
 LIST_OFFSETS_VERSIONS = (LEAST_LIST_OFFSETS, MOST_LIST_OFFSETS)
-STATES = ("fetches", "delayed", "blocked", "cuts", "asks-end", "asks-start", "failed", "gone")
+STATES = ("fetches", "delayed", "blocked", "cuts", "asks-end", "asks-start", "failed", "gone", "syncs")
 EVENTS = ("cut", "cut-to-end", "restart", "corrupt", "newer-epoch", "fenced", "failed", "refused")
 
 cdef enum:

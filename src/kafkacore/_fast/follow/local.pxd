@@ -19,6 +19,9 @@ ctypedef struct Appended:
 cdef void local_position(Partition *p, Position *out) noexcept nogil
 # Returns whether the log has failed and accepts no more records until a restart.
 cdef bint local_has_failed(Partition *p) noexcept nogil
+# Returns False if flush.messages lets the next Fetch acknowledge all records below `end_offset`. Otherwise requests a
+# sync, queues the waiter, and returns True. Also returns False if the log has failed.
+cdef bint local_awaits_sync(Partition *p, int64_t end_offset, Waiter *waiter) noexcept nogil
 # Returns whether this broker now follows the leader of that epoch.
 cdef bint local_follows(Partition *p, int32_t leader_epoch) noexcept nogil
 # Appends records that a leader sent. Returns 0, LOG_BLOCKED (log.pxd) with the waiter `blocked` queued, or a Kafka

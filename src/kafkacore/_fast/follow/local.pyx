@@ -8,9 +8,12 @@ from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, RECORD_LIST_T
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.follow.followed cimport CUT_ALL, CUT_END
 from kafkacore._fast.log.append cimport AppendInfo
+from kafkacore._fast.log.commit cimport log_commit_soon
 from kafkacore._fast.log.epochs cimport epochs_end, epochs_latest
 from kafkacore._fast.log.log cimport LOG_CLOSED, LOG_FAILED, log_dir
-from kafkacore._fast.log.partition cimport partition_append_as_follower, partition_follower_error
+from kafkacore._fast.log.partition cimport (
+    WAIT_SYNCED, partition_append_as_follower, partition_follower_error, partition_unwait, partition_wait,
+)
 from kafkacore._fast.log.partition_role cimport (
     partition_delete_as_follower, partition_note_leader, partition_restart_as_follower, partition_truncate_as_follower,
 )
@@ -32,6 +35,22 @@ cdef bint local_has_failed(Partition *p) noexcept nogil:
     failed = p.log.state == LOG_FAILED or p.log.state == LOG_CLOSED
     mutex_unlock(&p.log.lock)
     return failed or load32(&log_dir(&p.log).offline) != 0
+
+
+cdef bint local_awaits_sync(Partition *p, int64_t end_offset, Waiter *waiter) noexcept nogil:
+    cdef bint is_due
+    mutex_lock(&p.log.lock)
+    is_due = end_offset - p.log.synced_offset >= p.log.config.flush_messages
+    mutex_unlock(&p.log.lock)
+    if not is_due:
+        return False
+    partition_unwait(p, waiter)
+    waiter.kind = WAIT_SYNCED
+    waiter.at = end_offset
+    if not partition_wait(p, waiter):
+        return False
+    log_commit_soon(&p.log, end_offset)
+    return True
 
 
 cdef bint local_follows(Partition *p, int32_t leader_epoch) noexcept nogil:

@@ -10,8 +10,8 @@ from kafkacore._fast.base.error_codes cimport OFFSET_OUT_OF_RANGE
 from kafkacore._fast.follow.cut cimport cut_begin, cut_or_go_on
 from kafkacore._fast.follow.followed cimport (
     BEFELL_CORRUPT, BEFELL_FAILED, BEFELL_NEWER_EPOCH, CUT_ALL, CUT_START, FOLLOW_BLOCKED, FOLLOW_FAILED,
-    FOLLOW_FETCHES, Fetcher, Position, befell, followed_delay, followed_drop_kept, followed_fail, followed_go_on,
-    followed_lags, followed_note_changed, followed_set,
+    Fetcher, Position, befell, followed_delay, followed_drop_kept, followed_fail, followed_go_on, followed_lags,
+    followed_set,
 )
 from kafkacore._fast.follow.local cimport (
     Appended, local_append, local_begins_within, local_follows, local_has_failed, local_note_leader, local_position,
@@ -59,10 +59,8 @@ cdef void note_leader(Followed *each, int64_t high_watermark, int64_t log_start_
     followed_lags(each, max(high_watermark - each.at.end_offset, 0))
     if start_is_behind:
         cut_begin(each, CUT_START, log_start_offset)
-    elif each.state == FOLLOW_FETCHES:
-        followed_note_changed(each)
     else:
-        followed_set(each, FOLLOW_FETCHES)
+        followed_go_on(each)
 
 
 cdef bint is_of_newer_epoch(const Followed *each, const uint8_t *data, size_t size) noexcept nogil:

@@ -146,6 +146,7 @@ class NodeClient:
         """Closes the connection. Requests in flight raise Disconnected, and the next request connects again."""
         if self._connecting is not None:
             self._connecting.cancel()
+            self._connecting = None
         if self._connection is not None:
             self._connection.close()
 
@@ -179,10 +180,15 @@ class NodeClient:
             raise Disconnected(f"this client no longer connects to {self.host}:{self.port}") from None
 
     def _connect_ended(self, task: asyncio.Task[_Connection]) -> None:
-        if self._connecting is task:
+        is_wanted = self._connecting is task
+        if is_wanted:
             self._connecting = None
-        if not task.cancelled() and task.exception() is None:
+        if task.cancelled() or task.exception() is not None:
+            return
+        if is_wanted:
             self._connection = task.result()
+        else:  # the task had already ended when `disconnect` cancelled it
+            task.result().close()
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()

@@ -18,11 +18,14 @@ import cramjam
 import pytest
 from aiokafka import codec as aiokafka_codec
 
+import descriptors
 from kafkacore._fast.codec.compression import Codec, CodecError
 from kafkacore._fast.codec.context import live_contexts
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.protocol.errors import ErrorCode
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
-CORRUPT, TOO_LARGE, UNKNOWN = -1, -2, -4
+CORRUPT, TOO_LARGE, UNKNOWN, NO_FILE = -1, -2, -4, -6
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 RNG = random.Random(7)
 TEXT = b"".join(b'{"user":%d,"action":"click"}\n' % RNG.randrange(1000) for _ in range(12000))
@@ -286,10 +289,10 @@ print("ok")
 """
 
 
-def run_script(script: str, **environment: str) -> str:
+def run_script(script: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", script], env=dict(os.environ, **environment), capture_output=True, text=True, timeout=60,
-        check=False,
+        [sys.executable, "-c", script, *arguments], env=dict(os.environ, **environment), capture_output=True, text=True,
+        timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -329,3 +332,41 @@ def test_codec_reads_gzip_by_zlib_ng_and_by_zlib_when_zlib_ng_is_missing(tmp_pat
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libz.so" in line}
     (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # this process has mapped a libz.so, because it has imported zlib
     assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False zlib True\n"
+
+
+SHORT_OF_FILES = """
+import sys
+from descriptors import no_free_descriptor
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.record.validator import Validator
+codec, body, packed, plain, compressed = Codec(), *map(bytes.fromhex, sys.argv[2:])
+name = sys.argv[1]
+def refused(work, *arguments):
+    try:
+        return work(*arguments)
+    except CodecError as error:
+        return error.code
+accepts = lambda batch: Validator(compression=name, timestamp_after_max_ms=1 << 62).accept(batch, 0, 0)
+with no_free_descriptor():
+    results = [refused(work, name, data) for work, data in ((codec.inflate, packed), (codec.deflate, body))]
+    results += [refused(codec.chunks, name, packed), accepts(compressed).error, accepts(plain).error]
+assert codec.inflate(name, packed) == codec.inflate(name, codec.deflate(name, body)) == body
+for batch in (compressed, plain):
+    (stored,) = Batches(accepts(batch).data)
+    assert [bytes(record.value) for record in stored] == [b"a" * 1000]
+print(results)
+"""
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_codec_refuses_bodies_when_no_descriptor_is_free_to_open_its_library(codec: str) -> None:
+    batches = []
+    for each in ("none", codec):
+        builder = RecordBatchBuilder(codec=each)
+        builder.append(timestamp=1, key=None, value=b"a" * 1000)
+        batches.append(bytes(builder.build()))
+    given = [TEXT[:1000], Codec().deflate(codec, TEXT[:1000]), *batches]
+    support = str(Path(descriptors.__file__).parent)
+    printed = run_script(SHORT_OF_FILES, codec, *(each.hex() for each in given), PYTHONPATH=support)
+    assert printed == f"{[NO_FILE] * 3 + [int(ErrorCode.KAFKA_STORAGE_ERROR)] * 2}\n"

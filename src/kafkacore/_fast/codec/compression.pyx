@@ -7,9 +7,10 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kafkacore._version import __version__
 from kafkacore._fast.codec.context cimport (
-    CODEC_CORRUPT, CODEC_GZIP, CODEC_LZ4, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_SNAPPY, CODEC_TOO_LARGE,
-    CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free, codec_context_new, codec_library,
-    codec_needs_gil, deflate_all, default_inflate_limits, inflate_all, inflate_begin, inflate_next,
+    CODEC_CORRUPT, CODEC_GZIP, CODEC_LZ4, CODEC_NO_FILE, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_SNAPPY,
+    CODEC_TOO_LARGE, CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free,
+    codec_context_new, codec_library, codec_needs_gil, deflate_all, default_inflate_limits, inflate_all, inflate_begin,
+    inflate_next,
 )
 from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
 
@@ -36,6 +37,7 @@ REASONS = {
     CODEC_NO_MEMORY: "no memory is left for the codec",
     CODEC_UNKNOWN: "there is no such codec or level; codecs are " + ", ".join(NAMES),
     CODEC_UNAVAILABLE: "neither the C library nor cramjam is installed; install cramjam",
+    CODEC_NO_FILE: "no file descriptor is free to open the codec's library; raise the limit of open files",
 }
 
 

@@ -25,7 +25,8 @@ cdef enum CodecStatus:
     CODEC_TOO_LARGE = -2        # the output exceeds the `InflateLimits` or the limit of the `Writer`
     CODEC_NO_MEMORY = -3
     CODEC_UNKNOWN = -4          # the codec id does not exist, or the codec does not have this level
-    CODEC_UNAVAILABLE = -5      # neither the C library nor cramjam is installed
+    CODEC_UNAVAILABLE = -5      # neither the C library nor cramjam is installed, or cramjam fails
+    CODEC_NO_FILE = -6          # no file descriptor is free to open the C library; a later call tries again
 
 ctypedef struct InflateLimits:
     int64_t max_bytes           # a body never inflates beyond this size

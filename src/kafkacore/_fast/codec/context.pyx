@@ -21,8 +21,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.base.atomics cimport add64, load64
 from kafkacore._fast.codec.library cimport (
-    Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZLIB_VERSION, Lz4Preferences, ZstdIn, ZstdOut, ZStream, library_of, lz4,
-    open_library, set_library_places, snappy, zlib, zstd,
+    Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZLIB_VERSION, Lz4Preferences, ZstdIn, ZstdOut, ZStream, is_missing, library_of,
+    lz4, open_library, set_library_places, snappy, zlib, zstd,
 )
 from kafkacore._fast.base.cursor cimport Writer, be32, put32, reserve
 from kafkacore._fast.codec.gunzip cimport (
@@ -160,6 +160,13 @@ cdef int need_scratch(CodecContext *context, size_t size) noexcept nogil:
 
 # --- fallback without the C libraries --------------------------------------------------------------------------------
 
+# No exception may leave these functions, because Cython would then return 0, which is CODEC_OK.
+
+cdef int import_failed(int codec) noexcept:
+    # The import fails with OSError or ImportError if no file descriptor is free.
+    return CODEC_UNAVAILABLE if is_missing(codec) else CODEC_NO_FILE
+
+
 cdef int begin_fallback(CodecContext *context) noexcept with gil:
     """Inflates the whole body into the scratch with cramjam. The whole body is then one chunk."""
     cdef size_t size = context.source_end - context.source
@@ -167,8 +174,10 @@ cdef int begin_fallback(CodecContext *context) noexcept with gil:
     cdef int status
     try:
         from kafkacore._fast.codec import cramjam_library as cramjam_codec
-    except ImportError:
-        return CODEC_UNAVAILABLE
+    except MemoryError:
+        return CODEC_NO_MEMORY
+    except Exception:
+        return import_failed(context.codec)
     try:
         body = cramjam_codec.inflate(
             context.codec, PyMemoryView_FromMemory(<char *> context.source, size, PyBUF_READ), context.limit_bytes
@@ -177,9 +186,12 @@ cdef int begin_fallback(CodecContext *context) noexcept with gil:
         return CODEC_NO_MEMORY
     except cramjam_codec.TooLargeError:
         return CODEC_TOO_LARGE
-    except Exception:  # cramjam.DecompressionError, or an error of a future version; no exception may leave nogil code
+    except Exception:  # cramjam.DecompressionError, or an error of a future version
         return CODEC_CORRUPT
-    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    except Exception:
+        return CODEC_UNAVAILABLE
     status = need_scratch(context, view.len)
     if status == CODEC_OK:
         memcpy(context.scratch, view.buf, view.len)
@@ -194,8 +206,10 @@ cdef int deflate_fallback(int codec, int level, const uint8_t *source, size_t si
     cdef int status
     try:
         from kafkacore._fast.codec import cramjam_library as cramjam_codec
-    except ImportError:
-        return CODEC_UNAVAILABLE
+    except MemoryError:
+        return CODEC_NO_MEMORY
+    except Exception:
+        return import_failed(codec)
     if codec == CODEC_LZ4:
         level = lz4_level(level)
     elif level == LEVEL_DEFAULT or level == -1:
@@ -206,7 +220,10 @@ cdef int deflate_fallback(int codec, int level, const uint8_t *source, size_t si
         return CODEC_NO_MEMORY
     except Exception:  # a level that the installed cramjam does not support
         return CODEC_UNKNOWN
-    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    except Exception:
+        return CODEC_UNAVAILABLE
     status = append(out, view.buf, view.len)
     PyBuffer_Release(&view)
     return status
@@ -223,6 +240,7 @@ cdef int begin_gzip(CodecContext *context) noexcept nogil:
             return CODEC_NO_MEMORY
         context.gzip_reader = gunzip
     gunzip.state = GUNZIP_BEFORE_FIRST
+    context.state = READING
     return CODEC_OK
 
 
@@ -239,6 +257,7 @@ cdef int begin_lz4(CodecContext *context) noexcept nogil:
             return CODEC_NO_MEMORY
     else:
         lz4.reset_reader(context.lz4_reader)
+    context.state = READING
     return CODEC_OK
 
 
@@ -250,6 +269,7 @@ cdef int begin_zstd(CodecContext *context) noexcept nogil:
         zstd.set_reader(context.zstd_reader, ZSTD_WINDOW_LOG_MAX, MAX_WINDOW_LOG)
     else:
         zstd.reset_reader(context.zstd_reader, ZSTD_RESET_SESSION)
+    context.state = READING
     return CODEC_OK
 
 
@@ -261,6 +281,7 @@ cdef int begin_snappy(CodecContext *context) noexcept nogil:
         and memcmp(context.source, SNAPPY_MAGIC, 8) == 0
     ):
         context.source += SNAPPY_HEADER_BYTES
+        context.state = READING
     else:
         context.state = RAW_SNAPPY
     return CODEC_OK
@@ -270,8 +291,7 @@ cdef int inflate_begin(
     CodecContext *context, int codec, const void *source, size_t size, const InflateLimits *limits
 ) noexcept nogil:
     cdef int64_t by_ratio = <int64_t> size * limits.max_ratio
-    cdef int status
-    context.state = FAILED
+    context.state = FAILED  # until a body can be read
     if codec < CODEC_GZIP or codec > CODEC_ZSTD:
         return CODEC_UNKNOWN
     context.codec = codec
@@ -285,22 +305,17 @@ cdef int inflate_begin(
         context.scratch_capacity = 0
     if need_scratch(context, SCRATCH_BYTES) != CODEC_OK:
         return CODEC_NO_MEMORY
-    context.state = READING
     if codec == CODEC_SNAPPY:
-        status = begin_snappy(context)
-    elif codec == CODEC_LZ4 and not kafka_reads_lz4(context.source, size):
-        status = CODEC_CORRUPT
-    elif not open_library(codec):
-        status = begin_fallback(context)
-    elif codec == CODEC_GZIP:
-        status = begin_gzip(context)
-    elif codec == CODEC_LZ4:
-        status = begin_lz4(context)
-    else:
-        status = begin_zstd(context)
-    if status != CODEC_OK:
-        context.state = FAILED
-    return status
+        return begin_snappy(context)
+    if codec == CODEC_LZ4 and not kafka_reads_lz4(context.source, size):
+        return CODEC_CORRUPT
+    if not open_library(codec):
+        return begin_fallback(context)
+    if codec == CODEC_GZIP:
+        return begin_gzip(context)
+    if codec == CODEC_LZ4:
+        return begin_lz4(context)
+    return begin_zstd(context)
 
 
 cdef int64_t next_lz4(CodecContext *context) noexcept nogil:

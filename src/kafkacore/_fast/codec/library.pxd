@@ -189,6 +189,10 @@ cdef extern from * nogil:
         }
         return state == 1;
     }
+    /* Returns whether a call of kc_codec_open has found that the codec's library is not installed. */
+    static int kc_codec_is_missing(int codec) {
+        return __atomic_load_n(&kc_codec_state[codec], __ATOMIC_ACQUIRE) == 2;
+    }
     /* Sets `path` to the file that contains `function`, and `version` to the version that the file's function `symbol`
        reports. Each is NULL if unknown. The strings belong to the libraries, which are never closed. */
     static void kc_codec_origin(void *function, const char *symbol, const char **path, const char **version) {
@@ -298,6 +302,7 @@ cdef extern from * nogil:
     Zstd zstd "kc_zstd"
     Snappy snappy "kc_snappy"
     bint open_library "kc_codec_open"(int codec) noexcept
+    bint is_missing "kc_codec_is_missing"(int codec) noexcept
     void set_library_places "kc_codec_set_places"(const char *package_libs, const char *zlib_ng_extension) noexcept
     const char *library_of "kc_codec_library"(int codec, bint inflates, const char **path,
                                               const char **version) noexcept

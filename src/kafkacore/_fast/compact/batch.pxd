@@ -44,6 +44,7 @@ cdef enum:
     COMPACT_MAP_FULL = 1       # a result of `compact_map`: the keys of the batch did not fit into the map
     COMPACT_BAD_BATCH = -1
     COMPACT_NO_MEMORY = -2
+    COMPACT_NO_FILE = -3       # no file descriptor is free to open the codec's library
 
 cdef void compactor_free(Compactor *compactor) noexcept nogil  # frees the compactor's buffers
 # `compact_map` performs the first pass, and `compact_filter` the second pass. Both expect a whole batch with a correct

@@ -4,7 +4,7 @@ from libc.stdint cimport INT64_MAX
 from libc.string cimport memcpy
 
 from kafkacore._fast.codec.context cimport (
-    CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, LEVEL_DEFAULT, deflate_all, inflate_all,
+    CODEC_NO_FILE, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, LEVEL_DEFAULT, deflate_all, inflate_all,
 )
 from kafkacore._fast.compact.state cimport is_last_batch, transactions_note
 from kafkacore._fast.base.crc32c cimport crc32c
@@ -81,6 +81,12 @@ cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const Ba
     return end
 
 
+cdef int codec_failed(int status) noexcept nogil:
+    if status == CODEC_NO_FILE:
+        return COMPACT_NO_FILE
+    return COMPACT_NO_MEMORY if status == CODEC_NO_MEMORY else COMPACT_BAD_BATCH
+
+
 cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader *header, Reader *body) noexcept nogil:
     """Sets `body` to a reader over the records of a batch. Inflates compressed records first."""
     cdef int status
@@ -94,7 +100,7 @@ cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader
     reader_init(body, compactor.inflated.data, compactor.inflated.size)
     if status == CODEC_OK:
         return 0
-    return COMPACT_NO_MEMORY if status == CODEC_NO_MEMORY else COMPACT_BAD_BATCH
+    return codec_failed(status)
 
 
 cdef int glance_some(Compactor *compactor, Reader *body, const BatchHeader *header, int32_t count,
@@ -277,7 +283,7 @@ cdef int compress(Compactor *compactor, int codec) noexcept nogil:
     compactor.inflated = plain
     if status == CODEC_OK:
         return 0
-    return COMPACT_NO_MEMORY if status == CODEC_NO_MEMORY else COMPACT_BAD_BATCH
+    return codec_failed(status)
 
 
 cdef int keep_some(Compactor *compactor, const BatchHeader *header, const Walk *walk, Kept *kept) noexcept nogil:

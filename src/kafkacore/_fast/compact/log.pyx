@@ -1,13 +1,13 @@
 """Implements log.pxd: the compaction of a log."""
 
-from libc.errno cimport EFBIG, EILSEQ, EINVAL, ENOENT, ENOMEM, EOVERFLOW
+from libc.errno cimport EFBIG, EILSEQ, EINVAL, EMFILE, ENOENT, ENOMEM, EOVERFLOW
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from kafkacore._fast.base.atomics cimport load32, load64
 from kafkacore._fast.codec.context cimport codec_context_free, codec_context_new
 from kafkacore._fast.compact.batch cimport (
-    COMPACT_BAD_BATCH, COMPACT_MAP_FULL, Kept, compact_filter, compact_map, compactor_free,
+    COMPACT_BAD_BATCH, COMPACT_MAP_FULL, COMPACT_NO_FILE, Kept, compact_filter, compact_map, compactor_free,
 )
 from kafkacore._fast.compact.state cimport (
     last_batches_free, last_batches_sort, last_batches_take, transactions_free, transactions_init,
@@ -281,6 +281,8 @@ cdef int errno_of(Compaction *c, int status) noexcept nogil:
         return -ENOMEM
     if status == COMPACT_BAD_BATCH:
         return -EILSEQ
+    if status == COMPACT_NO_FILE:
+        return -EMFILE
     return -ENOMEM if status < 0 else 0
 
 

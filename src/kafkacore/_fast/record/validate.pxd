@@ -93,7 +93,7 @@ cdef int16_t validate_batch(
     ValidateResult *result
 ) noexcept nogil
 # Appends the accepted batch with its new codec and timestamps to `out`. `out.limit` must leave room for all bytes that
-# the codec may write (`rewrite_room`). Returns 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# the codec may write (`rewrite_room`). Returns 0, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out

@@ -9,12 +9,12 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_
 from libc.string cimport memset
 
 from kafkacore._fast.base.error_codes cimport (
-    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR,
-    UNSUPPORTED_COMPRESSION_TYPE,
+    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE,
+    UNKNOWN_SERVER_ERROR, UNSUPPORTED_COMPRESSION_TYPE,
 )
 from kafkacore._fast.codec.context cimport (
-    CODEC_CORRUPT, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE, CODEC_ZSTD, CodecContext, deflate_all, inflate_all,
-    inflate_begin, inflate_next,
+    CODEC_CORRUPT, CODEC_NO_FILE, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE, CODEC_ZSTD, CodecContext, deflate_all,
+    inflate_all, inflate_begin, inflate_next,
 )
 from kafkacore._fast.base.crc32c cimport crc32c
 from kafkacore._fast.base.cursor cimport Reader, Writer, put16, put32, put64, write_raw, writer_free, writer_init
@@ -216,6 +216,8 @@ cdef int16_t refuse_body(ValidateResult *result, const Body *body) noexcept nogi
         return fail(result, INVALID_RECORD, b"The body of the batch does not inflate.")
     if body.status == CODEC_TOO_LARGE:
         return fail(result, MESSAGE_TOO_LARGE, b"The batch inflates beyond the limits of size or ratio.")
+    if body.status == CODEC_NO_FILE:  # producers send the batch again after this error
+        return fail(result, KAFKA_STORAGE_ERROR, b"The node has no free file descriptor to open the batch's codec.")
     return fail(result, UNKNOWN_SERVER_ERROR, b"The codec of the batch is not available, or no memory is left for it.")
 
 
@@ -360,6 +362,8 @@ cdef size_t rewrite_room(const ValidateResult *result) noexcept nogil:
 
 
 cdef int16_t status_to_error(int status) noexcept nogil:
+    if status == CODEC_NO_FILE:
+        return KAFKA_STORAGE_ERROR
     return MESSAGE_TOO_LARGE if status == CODEC_TOO_LARGE else UNKNOWN_SERVER_ERROR
 
 

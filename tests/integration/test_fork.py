@@ -1,10 +1,13 @@
 """A process that runs a node is forked. In the child, the inherited native handles raise errors, and their sockets are
 closed."""
 
+import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +36,13 @@ def in_child(check: Callable[[], bool]) -> int:
         finally:
             os._exit(code)
     return pid
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true in time"
+        time.sleep(0.001)
 
 
 def refuses(act: Callable[[], object]) -> bool:
@@ -91,3 +101,36 @@ def test_connection_ends_when_the_node_closes_it_while_a_forked_child_lives(plan
     os.close(reader)
     os.close(writer)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_closed_connection_leaves_the_epoll_set_when_a_child_holds_its_descriptor(plane: Plane) -> None:
+    """A child that a C library forks inherits all descriptors. The epoll set would report the connection in every turn
+    until the last descriptor is closed."""
+    port = plane.open()["L"][1]
+    plane.loop.run(plane.start())
+    with socket.create_connection(("127.0.0.1", port), 10) as peer:
+        peer.sendall(struct.pack(">ihhih", 10, METADATA, 1, 1, -1))
+        assert len(peer.recv(8, socket.MSG_WAITALL)) == 8
+        inherited = copy_of_other_end(peer)
+    try:
+        until(lambda: plane.native.counters()["connections"] == 0)
+        inode = os.fstat(inherited).st_ino
+        assert not [text for text in descriptors_of_process() if f"ino:{inode:x} " in text]
+    finally:
+        os.close(inherited)
+
+
+def copy_of_other_end(peer: socket.socket) -> int:
+    """Returns a copy of the descriptor at the other end of a connection within this process."""
+    for handle in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as end:
+            if end.getpeername() == peer.getsockname():
+                return os.dup(handle)
+    raise AssertionError("no descriptor of this process is the other end")
+
+
+def descriptors_of_process() -> Iterator[str]:
+    """Yields what the kernel says about each descriptor. The text of an epoll set lists the files that it watches."""
+    for handle in os.listdir("/proc/self/fdinfo"):
+        with contextlib.suppress(OSError):
+            yield Path("/proc/self/fdinfo", handle).read_text()

@@ -15,7 +15,8 @@ from kafkacore._fast.base.api_keys cimport API_VERSIONS, PRODUCE
 from kafkacore._fast.plane.answer cimport answer_clear
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
 from kafkacore._fast.base.epoll cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl, epoll_event,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl,
+    epoll_event,
 )
 from kafkacore._fast.plane.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
 from kafkacore._fast.plane.reactor cimport reactor_drop_links, reactor_link
@@ -168,6 +169,7 @@ cdef inline void release(Connection *conn) noexcept nogil:
 
 cdef void connection_close(Connection *conn) noexcept nogil:
     cdef Reactor *reactor = conn.reactor
+    cdef epoll_event event
     debug_assert(owner_is_me(&conn.reactor.owner), b"a connection is touched by its processor's thread only")
     if conn.is_closed:
         return
@@ -190,6 +192,8 @@ cdef void connection_close(Connection *conn) noexcept nogil:
     if conn.frame != NULL:
         frame_release(conn.frame)
     drop_rest(conn)
+    # Without this call, a copy of the descriptor in a child process would keep the connection in the epoll set.
+    epoll_ctl(reactor.epoll, EPOLL_CTL_DEL, conn.handle, &event)
     conn.plane.env.transport.close(conn.plane.env.transport.self, conn.handle)
     conn.next_closed = reactor.closed
     reactor.closed = conn

@@ -23,6 +23,7 @@ from kafkacore.protocol.uuid import Uuid
 
 NOW_MS = 1_700_000_000_000
 WAIT_SECONDS = 60
+MOST = 0x7FFFFFFF
 
 
 def parts(answer):
@@ -369,6 +370,36 @@ def test_session_ends_when_it_outgrows_the_memory_of_an_answer(data_plane, clien
     again = data_plane.fetch_request({}, 11, session_id=first.session_id, session_epoch=2)
     assert data_plane.client().fetch(again, 11).error_code == 70
     assert len(data_plane.sessions) == 0
+
+
+def test_fetch_keeps_its_deadline_when_its_partitions_get_records_all_the_time(open_plane, batch):
+    """Some partitions get records during every read of all partitions, but fewer bytes than the Fetch asks for. The
+    processor must also serve other connections."""
+    plane = open_plane(partitions=30_000)
+    client, other = plane.client(), plane.client()
+    busy, ended = plane.partitions[:1000], threading.Event()
+
+    def write():
+        at = 0
+        while not ended.wait(0.0005):
+            at += 1
+            busy[at % len(busy)].append(batch(), acks=1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        until(lambda: all(partition.end_offset for partition in busy[:10]))
+        ends = {index: partition.end_offset for index, partition in enumerate(plane.partitions)}
+        request = plane.fetch_request(ends, max_wait_ms=2000, min_bytes=MOST, max_bytes=MOST, partition_max_bytes=0)
+        client.send(request, 12)
+        other.fetch(plane.fetch_request({29_999: 0}))
+        assert not any_is_answered([client]), "the processor must serve others before the Fetch ends"
+        found = parts(client.receive(m.FetchResponse, 12)[1])
+    finally:
+        ended.set()
+        writer.join()
+    assert found.keys() == ends.keys()
+    assert sum(bool(part.records) for part in found.values()) == 1, "only the first batch may exceed the limit"
 
 
 # --- memory ---

@@ -31,7 +31,7 @@ from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.wait.memory cimport budget_park, budget_unpark
 from kafkacore._fast.wait.park cimport (
-    WAKE_TIMEOUT, Parked, WakeList, park_deadline_passed, park_hold, park_init, park_release,
+    WAKE_READY, WAKE_TIMEOUT, Parked, WakeList, park_deadline_passed, park_hold, park_init, park_release, park_wake,
     wake_all,
 )
 from kafkacore._fast.log.partition cimport (
@@ -194,15 +194,12 @@ cdef void select_replicas(FetchCall *call) noexcept nogil:
 cdef int go_on(FetchCall *call, bint last) noexcept nogil:
     """Reads the partitions. Then answers, waits for more bytes, or lets the I/O pool read. With `last`, answers in any
     case."""
-    while True:
-        if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
-            return hand_over(call, last)
-        if last or enough(call) or not hold_memory(call, False):
-            return finish(call, call_answer(call))
-        if wait_for_more(call):
-            return SERVED_PARKED
-        if not look_again(call):
-            return finish(call, False)
+    if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
+        return hand_over(call, last)
+    if last or enough(call) or not hold_memory(call, False):
+        return finish(call, call_answer(call))
+    wait_for_more(call)
+    return SERVED_PARKED
 
 
 cdef bint look_again(FetchCall *call) noexcept nogil:
@@ -440,8 +437,8 @@ cdef void slow_read_done(Mail *mail) noexcept nogil:
     if request != NULL:
         if call.waits_no_more or enough(call):
             outcome = finish(call, call_answer(call))
-        elif not wait_for_more(call):
-            outcome = go_on(call, False) if look_again(call) else finish(call, False)
+        else:
+            wait_for_more(call)
         if outcome == SERVED:
             request_answered(request)
     park_release(&call.parked)
@@ -461,21 +458,22 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 
 # --- waiting ---
 
-cdef bint wait_for_more(FetchCall *call) noexcept nogil:
-    """Parks the call. Returns False if a partition has changed since it was read. In that case nothing would wake the
-    call."""
+cdef void wait_for_more(FetchCall *call) noexcept nogil:
+    """Parks the call until a partition changes or its time is over. If a partition has changed since it was read, the
+    call reads again in the next turn. An immediate read would not end while the partitions get records all the time."""
     cdef bint waits
     release_reads(call)
     if call.session != NULL:
         waits = changes_wait(&call.session.changes, &call.parked)
     else:
         waits = queue_waiters(call)
-    if waits and call.parked.timer.back == NULL:
+    if not waits:
+        park_wake(&call.parked, WAKE_READY)
+    if call.parked.timer.back == NULL:
         wheel_add(request_wheel(call.request), &call.parked.timer, call.now_ms + call.body.max_wait_ms)
-    if waits and not call.watched:
+    if not call.watched:
         call.watched = call.known_count + call.settled_count
         purgatory_enter(&call.state.fetch_purgatory, call.watched)
-    return waits
 
 
 cdef bint queue_waiters(FetchCall *call) noexcept nogil:

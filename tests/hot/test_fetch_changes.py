@@ -220,6 +220,21 @@ def test_waiting_session_is_answered_when_a_partition_gets_records(plane, batch)
     assert list(session.receive()) == [4]
 
 
+def test_waiting_session_keeps_its_memory_when_no_partition_is_added(open_plane, clock, batch):
+    plane = replicated(open_plane(partitions=1000, clock=clock))
+    session = Session(plane, range(1000))
+    other = plane.client()
+    session.send(max_wait_ms=60_000, min_bytes=1 << 20)  # names no partition, and so reads all of them again
+    other.fetch(plane.fetch_request({0: 0}))  # its answer shows that the earlier Fetch is already waiting
+    parked_bytes = plane.plane.counters()["memory_parked_bytes"]
+    assert parked_bytes > 0
+    for _ in range(3):
+        plane.partitions[4].append(batch(1), acks=1)
+        other.fetch(plane.fetch_request({0: 0}))
+    assert plane.plane.counters()["memory_parked_bytes"] < 1.2 * parked_bytes
+    session.client.close()
+
+
 def test_waiting_session_is_answered_when_a_role_changes(plane):
     session = Session(plane, range(PARTITIONS))
     session.fetch()

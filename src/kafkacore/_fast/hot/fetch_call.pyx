@@ -205,12 +205,13 @@ cdef void forget(FetchCall *call) noexcept nogil:
 
 
 cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
-    """Makes room for `more` parts. Call this while no part is being read and no part waits."""
+    """Makes room for `more` parts. Call this with the session's lock held, while no part is being read and no part
+    waits. The arena cannot free the old parts, so the room never grows beyond the session without need."""
     cdef Part *parts
     cdef int32_t capacity
     if call.count + more <= call.capacity:
         return True
-    capacity = max(call.count + more, 2 * call.capacity)
+    capacity = max(call.count + more, min(2 * call.capacity, call.session.order.count))
     parts = <Part *> arena_alloc(&call.arena, capacity * sizeof(Part))
     if parts == NULL:
         return False
@@ -225,7 +226,7 @@ cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
     """Takes the marked partitions out of the session. Partitions that change from now on belong to the next read. Call
     this with the session's lock held."""
     cdef SessionPartition *kept
-    if not make_room(call, marked):
+    if call.count == 0 and not make_room(call, marked):
         return False
     for _ in range(marked):
         kept = session_take(call.session)
@@ -233,7 +234,7 @@ cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
             break
         if kept.holder == call:  # an earlier read of this Fetch took the partition
             session_partition_release(kept)
-        elif not add_kept(call, kept):
+        elif not make_room(call, 1) or not add_kept(call, kept):
             session_return(kept, True, CHANGE_NEWS)
             return False
     call.settled_count = call.session.order.count - call.count

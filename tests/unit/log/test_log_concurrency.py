@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
@@ -237,6 +239,43 @@ def test_log_that_begins_anew_keeps_its_file_when_an_old_segment_of_that_name_is
     deletion.join()
     assert handle.append(batch(b"next")).first_offset == last_deleted
     assert (tmp_path / "orders-0" / f"{last_deleted:020d}.log").exists()
+
+
+@pytest.mark.parametrize("first", ["DeleteRecords", "retention"])
+def test_first_segments_are_removed_without_a_gap_when_two_threads_delete_them(tmp_path: Path, first: str) -> None:
+    """A load drops all segments after a gap."""
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(tmp_path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000, retention_ms=-1))
+    handle.become_leader(1, 0)
+    for number in range(60):
+        assert handle.append(batch(b"%d" % number)).error == 0
+
+    def bases() -> list[int]:
+        return [segment.base_offset for segment in handle.segments()]
+
+    def files() -> list[int]:
+        return sorted(int(each.name[:20]) for each in (tmp_path / "orders-0").glob("*.log"))
+
+    before = bases()
+    assert files() == before
+    middle, last = before[len(before) // 2], before[-2]
+    retained = sum(segment.size_bytes for segment in handle.segments() if segment.base_offset >= middle)
+    handle.configure(LogSettings(segment_bytes=1000, retention_ms=-1, retention_bytes=retained))
+    disk.slow_down(5_000)
+    if first == "retention":
+        deletions = [threading.Thread(target=handle.delete_old_segments)]
+    else:
+        deletions = [threading.Thread(target=handle.delete_records, args=(middle,))]
+    deletions[0].start()
+    wait_for(lambda: bases()[0] == middle)
+    deletions.append(threading.Thread(target=handle.delete_records, args=(last,)))
+    deletions[1].start()
+    while any(deletion.is_alive() for deletion in deletions):
+        found = files()
+        assert found == before[len(before) - len(found) :]
+    disk.slow_down(0)
+    assert files() == bases() == before[-2:]
 
 
 def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:

@@ -51,31 +51,33 @@ cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) no
 cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     """Drops the first `count` segments of `list`, which is a recent copy of the log's list. Never drops the active
     segment. Appends can continue in the meantime. Returns the number of dropped segments, or -errno."""
-    cdef int result = 0
+    cdef int result
     if count <= 0 or count >= list.count:
         return 0
     mutex_lock(&log.lock)
+    # If two threads unlinked segments at the same time, a crash could leave a segment before a gap. So only one thread
+    # at a time drops segments. Afterwards it drops those that other threads have hidden (`log_drop_hidden`).
     # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
     # now, the compaction repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the
     # deletion. The directory of a closed log may have another name now, and another log may have its paths.
-    if log.state != LOG_CLOSED and not log.swapping and begins_with(log, list, count):
-        result = log_keep_segments(log, count, log.segments.count, NULL)
-        log.cuts += 1
-        if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
-            log.log_start_offset = log.segments.items[0].base_offset
-        if result == 0:
-            log.local_log_start_offset = log.log_start_offset
-            epochs_truncate_start(log, log.log_start_offset)
-            log_save_epochs(log)
-    else:
-        count = 0
-    log.dropping += 1
+    if log.dropping or log.swapping or log.state == LOG_CLOSED or not begins_with(log, list, count):
+        mutex_unlock(&log.lock)
+        return 0
+    result = log_keep_segments(log, count, log.segments.count, NULL)
+    log.cuts += 1
+    if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
+        log.log_start_offset = log.segments.items[0].base_offset
+    if result == 0:
+        log.local_log_start_offset = log.log_start_offset
+        epochs_truncate_start(log, log.log_start_offset)
+        log_save_epochs(log)
+    log.dropping = True
     mutex_unlock(&log.lock)
     log_wake_changed(log, WAKE_READY)
     if result == 0:
         result = unlink_first(list, count)
     mutex_lock(&log.lock)
-    log.dropping -= 1
+    log.dropping = False
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)
     return result if result < 0 else count
@@ -106,23 +108,25 @@ cdef int log_drop_hidden(Log *log) noexcept nogil:
     cdef SegmentList *list
     cdef LogDir *dir
     cdef int64_t log_start_offset
-    cdef int32_t gone = 0
-    cdef int result
+    cdef int32_t gone
+    cdef int result = 1
     log_wake_changed(log, WAKE_READY)
-    mutex_lock(&log.lock)
-    list = log.segments
-    if list != NULL:
-        add32(&list.refs, 1)
-    log_start_offset = log.log_start_offset
-    dir = log.dir
-    mutex_unlock(&log.lock)
-    if list == NULL:
-        return 0
-    while gone + 1 < list.count and list.items[gone + 1].base_offset <= log_start_offset:
-        gone += 1
-    result = drop_first(log, list, gone)
-    segments_release(list)
-    return 0 if result >= 0 else failed(log, dir, result)
+    while result > 0:  # while this thread dropped segments, other threads may have hidden more records
+        mutex_lock(&log.lock)
+        list = log.segments
+        if list != NULL:
+            add32(&list.refs, 1)
+        log_start_offset = log.log_start_offset
+        dir = log.dir
+        mutex_unlock(&log.lock)
+        if list == NULL:
+            return 0
+        gone = 0
+        while gone + 1 < list.count and list.items[gone + 1].base_offset <= log_start_offset:
+            gone += 1
+        result = drop_first(log, list, gone)
+        segments_release(list)
+    return 0 if result == 0 else failed(log, dir, result)
 
 
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
@@ -200,4 +204,6 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     segments_release(list)
     if due < 0 and due != LOG_BLOCKED:
         return -failed(log, dir, due)
+    if due > 0:
+        log_drop_hidden(log)
     return due

@@ -118,7 +118,7 @@ ctypedef struct Log:
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
     bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
-    int32_t dropping                     # the number of threads that are deleting segments from the start of the log
+    bint dropping                        # a thread is deleting segments from the start of the log now
     int64_t synced_offset                # all records below this offset survive a power loss
     int64_t checkpointed_offset          # the checkpoints contain no recovery point or start above this offset
     int64_t commit_offset                # the next sync by a committer covers the records below this offset

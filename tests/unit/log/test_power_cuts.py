@@ -145,6 +145,15 @@ def test_retention_deletes_the_first_segments_first() -> None:
     assert len(ends) > 1  # the disk decides which of the intermediate start offsets occur
 
 
+def test_retention_deletes_the_first_segments_first_when_it_deletes_twice() -> None:
+    def change(handle: PartitionHandle) -> None:
+        for offset in (16, handle.end_offset - 4):
+            handle.delete_records(offset)
+
+    for handle in cut_while(change):
+        check_log(handle, 25)
+
+
 def test_truncation_deletes_the_last_segments_first() -> None:
     ends = set()
     for handle in cut_while(lambda handle: handle.truncate_to(4)):

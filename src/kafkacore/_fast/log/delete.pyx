@@ -22,18 +22,16 @@ from kafkacore._fast.wait.park cimport WAKE_READY
 
 
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
-    """Unlinks the segments from the oldest on, and makes each removal durable before the next one. Otherwise a crash
-    could bring back a segment before a gap. Then the log would begin with that segment, and the load would drop the
-    segments after the gap."""
+    """Unlinks the segments from the oldest on. A sync makes each removal durable before the next one, which may belong
+    to the next deletion. Otherwise a crash could bring back a segment before a gap. Then the log would begin with that
+    segment, and the load would drop the segments after the gap."""
     cdef int32_t i
     cdef int result = 0
     for i in range(count):
-        if i > 0:
-            result = segment_sync_names(list.items[i])
         if result == 0:
             result = segment_unlink(list.items[i])
-        if result < 0:
-            break
+        if result == 0:
+            result = segment_sync_names(list.items[i])
     return result
 
 

@@ -182,6 +182,56 @@ def test_truncation_waits_for_file_descriptors() -> None:
     manager.close()
 
 
+def sized(keep: int) -> LogSettings:
+    """Returns settings with which retention keeps so many bytes."""
+    return LogSettings(segment_bytes=1024, flush_messages=1, retention_ms=-1, retention_bytes=keep)
+
+
+@pytest.mark.parametrize("change", ["DeleteRecords", "retention"])
+def test_deletion_of_records_waits_for_file_descriptors(change: str) -> None:
+    """The log no longer has the dropped segments, so a later deletion would not remove their files. If they stayed, a
+    restart would bring the records back."""
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    while len(handle.segments()) < 6:
+        assert handle.append(batch(), acks=-1).error == 0
+    left = handle.segments()[-2:]
+    handle.configure(sized(sum(segment.size_bytes for segment in left)))
+    disk.fail("names", errno.EMFILE)
+    if change == "retention":
+        deletion = threading.Thread(target=handle.delete_old_segments)
+    else:
+        deletion = threading.Thread(target=handle.delete_records, args=(left[0].base_offset,))
+    deletion.start()
+    wait_for(lambda: handle.log_start_offset == left[0].base_offset, "the records were not hidden")
+    assert deletion.is_alive()
+    disk.fail("names", 0)
+    deletion.join(30)
+    assert not deletion.is_alive()
+    logs = [f"{segment.base_offset:020}.log" for segment in left]
+    assert sorted(name for name in disk.list("/data/orders-0") if name.endswith(".log")) == logs
+    assert (handle.state, handle.directory.offline_errno) == ("open", 0)
+    manager.close()
+
+
+def test_retention_takes_the_directory_offline_when_a_segment_cannot_be_removed() -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    while len(handle.segments()) < 6:
+        assert handle.append(batch(), acks=-1).error == 0
+    handle.configure(sized(1024))
+    disk.fail("names", errno.EIO, 1)
+    with pytest.raises(OSError, match="offline"):
+        handle.delete_old_segments()
+    assert (handle.state, handle.directory.offline_errno) == ("failed", errno.EIO)
+    disk.fail("names", 0)
+    files = disk.list("/data/orders-0")
+    handle.configure(sized(0))
+    assert handle.delete_old_segments() == 0, "it would leave a gap"
+    assert disk.list("/data/orders-0") == files
+    manager.close()
+
+
 def aborted(disk: SimulatedDisk) -> list[tuple[int, int]]:
     """Returns the producer id and the first offset of each aborted transaction in the transaction index."""
     data = disk.read(f"/data/orders-0/{0:020}.txnindex")

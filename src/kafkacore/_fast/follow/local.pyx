@@ -4,7 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.base.atomics cimport load32
-from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE
+from kafkacore._fast.base.error_codes cimport RECORD_LIST_TOO_LARGE
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.follow.followed cimport CUT_ALL, CUT_END
 from kafkacore._fast.log.append cimport AppendInfo
@@ -114,11 +114,8 @@ cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) n
 
 
 cdef int local_cut(Partition *p, int what, int64_t offset, int32_t leader_epoch, Waiter *blocked) noexcept nogil:
-    cdef int error
     if what == CUT_END:
         return partition_truncate_as_follower(p, offset, leader_epoch, blocked)
     if what == CUT_ALL:
         return partition_restart_as_follower(p, offset, leader_epoch, blocked)
-    error = partition_delete_as_follower(p, offset, leader_epoch)
-    # If no file descriptor was free, the records are hidden, and retention drops their segments later.
-    return 0 if error == KAFKA_STORAGE_ERROR and not local_has_failed(p) else error
+    return partition_delete_as_follower(p, offset, leader_epoch)

@@ -12,7 +12,8 @@ from kafkacore._fast.wait.park cimport Waiter
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
 # The two steps of `log_advance_start`, for a caller that must check a condition and hide the records under one hold of
 # the lock. Call `log_hide_below` with the lock held. It does not block, and changes nothing if it returns an error
-# code. Call `log_drop_hidden` without the lock.
+# code. Call `log_drop_hidden` without the lock. If another thread is dropping segments, that thread also drops these.
+# If no file descriptor is free, `log_drop_hidden` waits for one for up to 30 s and then takes the directory offline.
 cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil
 cdef int log_drop_hidden(Log *log) noexcept nogil
 # Deletes the segments below `high_watermark` that exceed the configured retention by time or size, and the hidden

@@ -8,7 +8,7 @@ from kafkacore._fast.base.atomics cimport add32, load32, load64
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.epochs cimport epochs_truncate_start
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
-from kafkacore._fast.log.jobs cimport is_short_of_files
+from kafkacore._fast.log.jobs cimport FILES_ROUNDS, is_short_of_files, wait_for_files
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
     log_wake_blocked, log_wake_changed, segments_release,
@@ -24,14 +24,19 @@ from kafkacore._fast.wait.park cimport WAKE_READY
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
     """Unlinks the segments from the oldest on. A sync makes each removal durable before the next one, which may belong
     to the next deletion. Otherwise a crash could bring back a segment before a gap. Then the log would begin with that
-    segment, and the load would drop the segments after the gap."""
-    cdef int32_t i
+    segment, and the load would drop the segments after the gap. Waits if no file descriptor is free, because the log no
+    longer has these segments, so no later deletion would remove their files."""
+    cdef int rounds_left = FILES_ROUNDS
+    cdef int32_t i = 0
     cdef int result = 0
-    for i in range(count):
-        if result == 0:
-            result = segment_unlink(list.items[i])
+    while result == 0 and i < count:
+        result = segment_unlink(list.items[i])
         if result == 0:
             result = segment_sync_names(list.items[i])
+        if result == 0:
+            i += 1
+        elif wait_for_files(result, &rounds_left):
+            result = 0
     return result
 
 
@@ -48,7 +53,9 @@ cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) no
 
 cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     """Drops the first `count` segments of `list`, which is a recent copy of the log's list. Never drops the active
-    segment. Appends can continue in the meantime. Returns the number of dropped segments, or -errno."""
+    segment. Appends can continue in the meantime. Returns the number of dropped segments, or -KAFKA_STORAGE_ERROR if
+    the directory has gone offline."""
+    cdef LogDir *dir
     cdef int result
     if count <= 0 or count >= list.count:
         return 0
@@ -57,10 +64,13 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     # at a time drops segments. Afterwards it drops those that other threads have hidden (`log_drop_hidden`).
     # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
     # now, the compaction repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the
-    # deletion. The directory of a closed log may have another name now, and another log may have its paths.
-    if log.dropping or log.swapping or log.state == LOG_CLOSED or not begins_with(log, list, count):
+    # deletion. The directory of a closed log may have another name now, and another log may have its paths. An earlier
+    # deletion may have failed and left files of segments that it dropped.
+    if (log.dropping or log.swapping or log.state == LOG_CLOSED or log.state == LOG_FAILED
+            or not begins_with(log, list, count)):
         mutex_unlock(&log.lock)
         return 0
+    dir = log.dir
     result = log_keep_segments(log, count, log.segments.count, NULL)
     log.cuts += 1
     if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
@@ -74,20 +84,13 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     log_wake_changed(log, WAKE_READY)
     if result == 0:
         result = unlink_first(list, count)
+    if result < 0:
+        log_fail_in(log, dir, -result)  # before another thread can drop the next segments
     mutex_lock(&log.lock)
     log.dropping = False
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)
-    return result if result < 0 else count
-
-
-cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
-    """Takes the directory offline after an error. Does not do so if no file descriptor was free, because then the
-    caller tries again. Until that succeeds, a restart may bring back the deleted records (docs/durability.md). Returns
-    KAFKA_STORAGE_ERROR."""
-    if not is_short_of_files(result):
-        log_fail_in(log, dir, -result)
-    return KAFKA_STORAGE_ERROR
+    return -KAFKA_STORAGE_ERROR if result < 0 else count
 
 
 cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil:
@@ -104,7 +107,6 @@ cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil:
 
 cdef int log_drop_hidden(Log *log) noexcept nogil:
     cdef SegmentList *list
-    cdef LogDir *dir
     cdef int64_t log_start_offset
     cdef int32_t gone
     cdef int result = 1
@@ -115,7 +117,6 @@ cdef int log_drop_hidden(Log *log) noexcept nogil:
         if list != NULL:
             add32(&list.refs, 1)
         log_start_offset = log.log_start_offset
-        dir = log.dir
         mutex_unlock(&log.lock)
         if list == NULL:
             return 0
@@ -124,7 +125,7 @@ cdef int log_drop_hidden(Log *log) noexcept nogil:
             gone += 1
         result = drop_first(log, list, gone)
         segments_release(list)
-    return 0 if result == 0 else failed(log, dir, result)
+    return -result
 
 
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
@@ -187,6 +188,12 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     log_start_offset = log.log_start_offset
     mutex_unlock(&log.lock)
     due = count_due(log, list, log_start_offset, high_watermark, retention_ms, retention_bytes)
+    if due < 0 and load32(&list.items[0].dropped):
+        due = 0  # the log was moved or truncated in the meantime, and its files were removed
+    if due < 0:
+        if not is_short_of_files(due):  # otherwise the next check of the retention tries again
+            log_fail_in(log, dir, -due)
+        due = -KAFKA_STORAGE_ERROR
     if due == list.count:
         # All segments must be deleted. A new, empty active segment preserves the log end offset on disk.
         mutex_lock(&log.lock)
@@ -197,11 +204,7 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
         mutex_unlock(&log.lock)
     if due > 0:
         due = drop_first(log, list, due)
-    if due < 0 and due != LOG_BLOCKED and load32(&list.items[0].dropped):
-        due = 0  # the log was moved or truncated in the meantime, and its files were removed
     segments_release(list)
-    if due < 0 and due != LOG_BLOCKED:
-        return -failed(log, dir, due)
-    if due > 0:
-        log_drop_hidden(log)
+    if due > 0 and log_drop_hidden(log) != 0:
+        due = -KAFKA_STORAGE_ERROR
     return due

@@ -37,6 +37,9 @@ SHUT_THREADS: Final = 32
 # The number of groups for each thread. Logs are closed in groups, because passing a single log to a thread takes longer
 # than closing an unused log.
 SHUT_TURNS: Final = 8
+# A stop repeats a write of checkpoints as often as this if no file descriptor is free, as native code does for 30 s.
+WRITE_RETRIES: Final = 30
+WRITE_RETRY_S: Final = 1.0
 MANY_LOGS: Final = 100  # a start with more logs than this checks whether they can exceed the limit on open files
 
 
@@ -675,7 +678,7 @@ class LogManager:
         directory that the node has not loaded gets the mark only if the previous run shut the directory down
         cleanly."""
         self.await_cuts(False)
-        self.checkpoint_cuts()
+        self._end_cuts()
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
@@ -697,6 +700,14 @@ class LogManager:
                 self._mark_clean(directory, broker_epoch)
             directory.native.close()
 
+    def _end_cuts(self) -> None:
+        """Ends the wait of the logs that were truncated. While such a log waits, it cannot be closed."""
+        if not _insist(self.checkpoint_cuts):
+            for directory in self._directories:
+                if directory.cut:
+                    self.fail(directory, errno.EMFILE)
+            self.checkpoint_cuts()
+
     def _is_clean(self, directory: ManagedDirectory) -> bool:
         return directory.loaded or directory.clean or clean_shutdown.exists(directory.path, self._files)
 
@@ -706,6 +717,15 @@ class LogManager:
         except OSError:
             LOG.exception("%s was shut down cleanly, but could not be marked as clean", directory.path)
             self.fail(directory)
+
+
+def _insist(write: Callable[[], bool]) -> bool:
+    """Repeats the write of a checkpoint while no file descriptor is free. Returns whether it succeeded. Blocks."""
+    for _ in range(WRITE_RETRIES):
+        if write():
+            return True
+        time.sleep(WRITE_RETRY_S)
+    return write()
 
 
 def _high_watermark(handle: PartitionHandle) -> int:

@@ -14,9 +14,11 @@ import pytest
 from descriptors import no_free_descriptor
 from kafkacore._fast.base.made_ids import made_id
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.environment import Environment, ManualClock
+from kafkacore.runtime.files import OsFiles
 from kafkacore.storage import checkpoints, clean_shutdown, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager
@@ -445,3 +447,55 @@ def test_deletion_takes_the_directory_offline_when_no_descriptor_becomes_free(
     assert sum(pauses) == pytest.approx(30)
     assert manager.directories() == [(str(tmp_path), False)]
     manager.close()
+
+
+class ShortOfDescriptors(OsFiles):
+    """Files that cannot be written as long as no file descriptor is free."""
+
+    short = False
+
+    def write(self, path: str, data: bytes) -> None:
+        if self.short:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        super().write(path, data)
+
+
+def with_a_truncated_log(path: Path, files: ShortOfDescriptors) -> tuple[LogManager, PartitionHandle]:
+    """Returns a log that waits for a checkpoint, and its manager."""
+    manager = manager_of(path, files=files)
+    manager.await_cuts(True)
+    filled(manager)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    handle.flush()
+    manager.checkpoint_recovery_points()
+    handle.truncate_to(3)
+    assert handle.awaits_checkpoint
+    return manager, handle
+
+
+def test_close_waits_when_a_truncated_log_cannot_be_checkpointed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ShortOfDescriptors()
+    manager, handle = with_a_truncated_log(tmp_path, files)
+    files.short = True
+    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(files, "short", False))
+    manager.close()
+    assert (handle.state, manager.directories()) == ("closed", [(str(tmp_path), True)])
+    assert clean_shutdown.exists(str(tmp_path))
+    assert read_checkpoints(tmp_path)[checkpoints.RECOVERY_POINT]["orders", 0] == 3
+
+
+def test_close_takes_the_directory_offline_when_a_truncated_log_can_never_be_checkpointed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ShortOfDescriptors()
+    manager, handle = with_a_truncated_log(tmp_path, files)
+    files.short = True
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    manager.close()
+    assert sum(pauses) == pytest.approx(30)
+    assert (handle.state, manager.directories()) == ("failed", [(str(tmp_path), False)])
+    assert not clean_shutdown.exists(str(tmp_path))

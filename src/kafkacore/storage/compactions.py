@@ -23,7 +23,7 @@ class Owner(Protocol):
     def holder(self, key: Key) -> ManagedDirectory | None:
         """Returns the directory of a log. The caller holds the mutex."""
 
-    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
+    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> bool:
         """Writes the checkpoint `name` of every directory."""
 
 

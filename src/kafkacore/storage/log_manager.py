@@ -542,8 +542,8 @@ class LogManager:
             except OSError:
                 self.check_directories()
 
-    def checkpoint_recovery_points(self) -> None:
-        self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
+    def checkpoint_recovery_points(self) -> bool:
+        return self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
         """Stores for the next start that the log is synced up to `offset`. Raises OSError, but does not take the
@@ -590,13 +590,13 @@ class LogManager:
             written &= self._checkpoint(directory, checkpoints.CLEANER_OFFSET, self.compactions.offsets)
         return written
 
-    def checkpoint_log_starts(self) -> None:
+    def checkpoint_log_starts(self) -> bool:
         """Checkpoints the log start offset of each log that starts above the base offset of its first segment. Each
         other log starts at the offset in the name of its first file."""
-        self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
+        return self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
-    def checkpoint_high_watermarks(self) -> None:
-        self.checkpoint(checkpoints.REPLICATION_OFFSET, self._high_watermarks)
+    def checkpoint_high_watermarks(self) -> bool:
+        return self.checkpoint(checkpoints.REPLICATION_OFFSET, self._high_watermarks)
 
     def _high_watermarks(self, directory: ManagedDirectory) -> dict[Key, int]:
         return self._offsets(directory, _high_watermark)
@@ -615,11 +615,13 @@ class LogManager:
         starts = {key: handle.log_start_to_write() for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
-    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
-        for directory in self._directories:
-            # While a directory is not loaded, some of its logs are not known. A new file would lose their offsets.
-            if directory.loaded and not directory.failed:
-                self._checkpoint(directory, name, offsets_of)
+    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> bool:
+        """Writes one checkpoint file in each directory. Returns False if a write failed although its disk has not
+        failed."""
+        # While a directory is not loaded, some of its logs are not known. A new file would lose their offsets.
+        known = [directory for directory in self._directories if directory.loaded and not directory.failed]
+        written = [self._checkpoint(directory, name, offsets_of) for directory in known]
+        return all(written)
 
     def _checkpoint(
         self, directory: ManagedDirectory, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]
@@ -690,10 +692,8 @@ class LogManager:
                 shut = list(pool.map(_shut_all, parts))
             if not all(shut):
                 self.fail(directory)
-        if clean:
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_starts()
-            self.checkpoint_high_watermarks()
+        # With the mark and an old start, the node would bring deleted records back.
+        clean = clean and _insist(self._checkpoint_all)
         self.check_directories()
         for directory in self._directories:
             if clean and not directory.failed and self._is_clean(directory):
@@ -708,12 +708,17 @@ class LogManager:
                     self.fail(directory, errno.EMFILE)
             self.checkpoint_cuts()
 
+    def _checkpoint_all(self) -> bool:
+        written = self.checkpoint_recovery_points()
+        written &= self.checkpoint_log_starts()
+        return self.checkpoint_high_watermarks() and written
+
     def _is_clean(self, directory: ManagedDirectory) -> bool:
         return directory.loaded or directory.clean or clean_shutdown.exists(directory.path, self._files)
 
     def _mark_clean(self, directory: ManagedDirectory, broker_epoch: int) -> None:
         try:
-            clean_shutdown.write(directory.path, broker_epoch, self._files)
+            open_files.finish(lambda path: clean_shutdown.write(path, broker_epoch, self._files), directory.path)
         except OSError:
             LOG.exception("%s was shut down cleanly, but could not be marked as clean", directory.path)
             self.fail(directory)

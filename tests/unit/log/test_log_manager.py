@@ -499,3 +499,37 @@ def test_close_takes_the_directory_offline_when_a_truncated_log_can_never_be_che
     assert sum(pauses) == pytest.approx(30)
     assert (handle.state, manager.directories()) == ("failed", [(str(tmp_path), False)])
     assert not clean_shutdown.exists(str(tmp_path))
+
+
+def with_deleted_records(path: Path, files: ShortOfDescriptors) -> LogManager:
+    manager = manager_of(path, files=files)
+    filled(manager)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert handle.delete_records(7)[0] == 0
+    return manager
+
+
+def test_close_waits_when_the_start_of_a_log_cannot_be_checkpointed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ShortOfDescriptors()
+    manager = with_deleted_records(tmp_path, files)
+    files.short = True
+    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(files, "short", False))
+    manager.close()
+    assert clean_shutdown.exists(str(tmp_path))
+    assert read_checkpoints(tmp_path)[checkpoints.LOG_START_OFFSET]["orders", 0] == 7
+
+
+def test_close_sets_no_clean_mark_when_the_start_of_a_log_can_never_be_checkpointed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ShortOfDescriptors()
+    manager = with_deleted_records(tmp_path, files)
+    files.short = True
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    manager.close()
+    assert sum(pauses) == pytest.approx(30)
+    assert not clean_shutdown.exists(str(tmp_path))

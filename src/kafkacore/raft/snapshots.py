@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Final
 
-from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, RecordBatchBuilder
+from kafkacore._fast.record.batch import DEFAULT_LIMIT_BYTES, Batch, Batches, CorruptBatchError, RecordBatchBuilder
 from kafkacore.protocol.messages import KRaftVersionRecord, Message, SnapshotFooterRecord, SnapshotHeaderRecord
 from kafkacore.raft import control
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
@@ -21,6 +20,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_checkpoint_name
 
 BATCH_RECORDS: Final = 1000
+RECORD_OVERHEAD: Final = 100  # a batch with one record has at most this many bytes besides the record's value
 NO_TIMESTAMP: Final = -1
 READ_BYTES: Final = 1 << 20
 PART_BYTES: Final = 1 << 18
@@ -157,13 +157,13 @@ def snapshot_parts(
     yield control.control_batch(head, 0, snapshot_id.epoch, now_ms)
     offset = len(head)
     source = iter(values)
-    while True:
-        part = list(islice(source, BATCH_RECORDS))
-        if not part:
-            break
-        builder = RecordBatchBuilder(base_offset=offset, partition_leader_epoch=snapshot_id.epoch)
-        for value in part:
-            builder.append(now_ms, None, value)
-        offset += len(part)
+    value = next(source, None)
+    while value is not None:
+        # The first record always fits, so a large record gets a batch of its own.
+        limit = max(DEFAULT_LIMIT_BYTES, len(value) + RECORD_OVERHEAD)
+        builder = RecordBatchBuilder(base_offset=offset, partition_leader_epoch=snapshot_id.epoch, limit_bytes=limit)
+        while value is not None and builder.record_count < BATCH_RECORDS and builder.append(now_ms, None, value):
+            value = next(source, None)
+        offset += builder.record_count
         yield builder.build()
     yield control.control_batch([SnapshotFooterRecord(version=0)], offset, snapshot_id.epoch, now_ms)

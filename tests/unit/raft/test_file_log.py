@@ -117,6 +117,22 @@ def test_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) ->
     assert place.open().snapshots() == [snapshot]
 
 
+def test_snapshot_keeps_every_record_when_the_records_exceed_a_batch(place: Place) -> None:
+    log = place.open()
+    snapshot = OffsetAndEpoch(10, 5)
+    values = [bytes([n % 256]) * (32_700 if n % 25 == 0 else 60) for n in range(1500)]
+    values[700] = b"large" * 300_000
+    position = 0
+    for part in snapshots.snapshot_parts(snapshot, iter(values), voter_history(), 777, 888):
+        log.write_snapshot(snapshot, position, part)
+        position += len(part)
+    log.finish_snapshot(snapshot)
+    records = [record for batch in snapshots.read_batches(log, snapshot) for record in batch]
+    assert [record.value for record in records] == values
+    assert [record.offset for record in records] == [*range(3, 1503)], "three control records are before the values"
+    log.close()
+
+
 def test_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
     log = place.open()
     snapshot = OffsetAndEpoch(10, 5)

@@ -2,9 +2,10 @@
 long as the columns do not change.
 
 The columns are stored in chunks of rows, which never change once they are in an image. A cached answer references the
-chunks from which it was made, and is valid while the image still has these chunks. If all brokers of a topic are alive
-and reachable through the listener, one native call encodes the topic's partitions. Otherwise the caller encodes them
-one by one.
+chunks from which it was made, and is valid while the image still has these chunks. The references are weak, because
+most answers outlive their chunks: one changed row replaces a chunk of some thousand rows. If all brokers of a topic are
+alive and reachable through the listener, one native call encodes the topic's partitions. Otherwise the caller encodes
+them one by one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Final, NamedTuple
+from weakref import ref
 
 from kafkacore._fast.schema.columns import RowCodec
 from kafkacore._fast.schema.object_sink import Encoded
@@ -31,13 +33,13 @@ Brokers = object  # a mapping in an image, compared by identity
 
 class _Kept(NamedTuple):
     topic: Topic
-    chunks: Sequence[tuple[int, PartitionChunk]]
+    chunks: Sequence[tuple[int, ref[PartitionChunk]]]
     brokers: Brokers
     rows: Encoded
 
 
 class _Health(NamedTuple):
-    chunk: PartitionChunk
+    chunk: ref[PartitionChunk]
     brokers: Brokers
     healthy: bool
 
@@ -71,7 +73,7 @@ class PartitionAnswers:
         kept = self._kept.get(rows[0])
         if kept is not None and kept.topic is topic and kept.brokers is image.brokers:
             chunks = image.partition_chunks
-            if all(chunks[number] is chunk for number, chunk in kept.chunks):
+            if all(chunks[number] is chunk() for number, chunk in kept.chunks):
                 return kept.rows
         return self._make(image, topic)
 
@@ -88,14 +90,15 @@ class PartitionAnswers:
         made = self._codec.encode_array(_columns(image, runs, width))
         if len(self._kept) >= MAX_TOPICS:
             self._kept.clear()
-        self._kept[topic.partition_rows[0]] = _Kept(topic, used, image.brokers, made)
+        chunks = [(number, ref(chunk)) for number, chunk in used]
+        self._kept[topic.partition_rows[0]] = _Kept(topic, chunks, image.brokers, made)
         return made
 
     def _is_healthy(self, image: MetadataImage, number: int, chunk: PartitionChunk) -> bool:
         known = self._health.get(number)
-        if known is None or known.chunk is not chunk or known.brokers is not image.brokers:
+        if known is None or known.chunk() is not chunk or known.brokers is not image.brokers:
             healthy = _all_reached(chunk, self._reached(image))
-            known = self._health[number] = _Health(chunk, image.brokers, healthy)
+            known = self._health[number] = _Health(ref(chunk), image.brokers, healthy)
         return known.healthy
 
     def _reached(self, image: MetadataImage) -> dict[int, BrokerRegistration]:
@@ -162,6 +165,13 @@ class _Whole(NamedTuple):
     brokers: Brokers
     body: bytes
 
+    def is_about(self, image: MetadataImage) -> bool:
+        return (
+            self.brokers is image.brokers
+            and _same(self.topic_chunks, image.topic_chunks)
+            and _same(self.partition_chunks, image.partition_chunks)
+        )
+
 
 class WholeAnswers:
     """Caches responses that list all topics. A key contains all inputs of a response besides the image, such as
@@ -174,13 +184,11 @@ class WholeAnswers:
     def get(self, key: object, image: MetadataImage) -> bytes | None:
         """Returns the cached response, or None if anything that it contains has changed."""
         kept = self._kept.get(key)
-        if kept is None or kept.brokers is not image.brokers:
-            return None
-        same = _same(kept.topic_chunks, image.topic_chunks) and _same(kept.partition_chunks, image.partition_chunks)
-        return kept.body if same else None
+        return kept.body if kept is not None and kept.is_about(image) else None
 
     def put(self, key: object, image: MetadataImage, body: bytes) -> None:
-        self._kept.pop(key, None)
+        # An outdated response would keep the chunks of its image in memory.
+        self._kept = {other: kept for other, kept in self._kept.items() if other != key and kept.is_about(image)}
         if sum(len(each.body) for each in self._kept.values()) + len(body) > MAX_WHOLE_BYTES:
             self._kept.clear()
         if len(body) <= MAX_WHOLE_BYTES:

@@ -140,7 +140,7 @@ class PartitionColumns:
 class PartitionChunk(PartitionColumns):
     """Up to CHUNK_ROWS partition rows of an image, with the topic row of each partition."""
 
-    __slots__ = ("topic",)
+    __slots__ = ("__weakref__", "topic")
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,8 @@ never older than the current image."""
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -118,3 +120,15 @@ def test_answers_for_all_topics_last_as_long_as_their_chunks() -> None:
     assert answers.get(("P", 13), changed) is None
     assert answers.get(("P", 13), replay(image, broker(4))) is None
     assert answers.get(("P", 13), replay(image, TopicRecord(name="new", topic_id=uuid(40)))) is None
+
+
+def test_answers_keep_no_old_chunk_when_topics_are_created_and_asked_one_after_another() -> None:
+    one, whole, image = PartitionAnswers("P", 13), WholeAnswers(), replay(EMPTY_IMAGE, broker(1))
+    seen = WeakSet()
+    for number in range(1, 31):
+        image = replay(image, *topic(number, 1, [1]))
+        assert one.partitions(image, image.topic(f"t{number}")) is not None
+        whole.put(("P", number), image, b"all")
+        seen.update(image.partition_chunks)
+    assert list(seen) == list(image.partition_chunks)
+    assert whole.get(("P", 30), image) == b"all"

@@ -144,6 +144,17 @@ class Raft:
     def is_leader(self) -> bool:
         return isinstance(self.replica.role, Leader)
 
+    @property
+    def is_changing_log(self) -> bool:
+        """Whether a change of the log is in progress. Meanwhile, nothing else on the loop may read the log."""
+        return self.replica.effects.is_changing
+
+    @property
+    def download(self) -> OffsetAndEpoch | None:
+        """The snapshot that this replica is downloading, or None."""
+        role = self.role
+        return role.download if isinstance(role, Follower) else None
+
     # --- inputs ---
 
     def tick(self, now_ms: int) -> None:

@@ -88,6 +88,7 @@ class RaftDriver:
         self._persisting = self._scheduled = False
         self._syncing: tuple[int, int] | None = None
         self._sync_bell: int | None = None  # the file descriptor that becomes readable when a sync ends
+        self._download: OffsetAndEpoch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
@@ -249,13 +250,25 @@ class RaftDriver:
         position = 0
         voters = self.raft.voters.below(snapshot_id.offset)
         parts = snapshots.snapshot_parts(snapshot_id, values, voters, last_timestamp_ms, self._wall_ms())
-        while (part := await self._blocking(next, parts, None)) is not None:
-            await self._blocking(self._log.write_snapshot, snapshot_id, position, part)
-            position += len(part)
-        await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))
+        try:
+            while (part := await self._blocking(next, parts, None)) is not None:
+                await self._blocking(self._log.write_snapshot, snapshot_id, position, part)
+                position += len(part)
+            await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))
+        except Exception:
+            await self._abandon_snapshot(snapshot_id)
+            raise
         self.measures.wrote_snapshot(position, self._now_ms())
         await self._note_committed(self.raft.durable_offset)
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
+
+    async def _abandon_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Removes the parts of a snapshot that will not be finished. Otherwise they would fill the disk, and the log
+        needs the space."""
+        try:
+            await self.change_log(lambda: self._log.abandon_snapshot(snapshot_id))
+        except OSError as error:
+            LOG.warning("unfinished snapshot %d-%d was not removed: %s; the next start removes it", *snapshot_id, error)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
         """Runs a change of the log or of its snapshots on a thread that can block. If another change is running, first
@@ -313,6 +326,7 @@ class RaftDriver:
             sync = raft.take_sync()
             if sync is not None:
                 self._begin_sync(sync)
+        self._follow_download()
         for work in raft.take_work():
             self._spawn(self._do(work))
         loaded = raft.take_loaded_snapshot()
@@ -331,6 +345,13 @@ class RaftDriver:
             for moved in self._leader_watchers:
                 moved()
         self._set_timer()
+
+    def _follow_download(self) -> None:
+        """Removes the parts of the last download when it has ended. If it is complete, no parts are left."""
+        if not self.raft.is_changing_log and self._download != self.raft.download:
+            if self._download is not None:
+                self._spawn(self._abandon_snapshot(self._download))
+            self._download = self.raft.download
 
     def _set_timer(self) -> None:
         """Sets the timer for the next tick. Most deadlines are postponed before they are reached, so a timer that is

@@ -246,6 +246,9 @@ class FileLog(LogEpochs):
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._snapshots.finish(snapshot_id)
 
+    def abandon_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._snapshots.abandon(snapshot_id)
+
     def delete_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._snapshots.delete(snapshot_id)
 

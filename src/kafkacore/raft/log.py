@@ -81,6 +81,9 @@ class RaftLog(Protocol):
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Completes a snapshot after all its parts were written, and makes it durable."""
 
+    def abandon_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Removes the parts of a snapshot that will not be finished."""
+
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Empties the log. The next record follows the snapshot."""
 
@@ -290,6 +293,9 @@ class MemoryLog(LogEpochs):
 
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._snapshots[snapshot_id] = bytes(self._partial.pop(snapshot_id))
+
+    def abandon_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._partial.pop(snapshot_id, None)
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._batches.clear()

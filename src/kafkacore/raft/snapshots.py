@@ -6,6 +6,7 @@ rename completes it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -65,6 +66,11 @@ class SnapshotFiles:
         self._files.sync_directory(self._directory)
         if snapshot_id not in self._ids:
             self._ids = sorted([*self._ids, snapshot_id])
+
+    def abandon(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Removes the parts of a snapshot that will not be finished."""
+        with contextlib.suppress(FileNotFoundError):  # no part was written
+            self._files.unlink(self._path(snapshot_id) + PARTIAL)
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> None:
         self._ids = [each for each in self._ids if each != snapshot_id]

@@ -188,7 +188,7 @@ class StrictLog(CountedLog):
 
 
 for _name in ("read", "truncate", "trim", "snapshot_size", "read_snapshot", "write_snapshot", "finish_snapshot",
-              "begin_at_snapshot"):  # fmt: skip
+              "abandon_snapshot", "begin_at_snapshot"):  # fmt: skip
     setattr(StrictLog, _name, _on_another_thread(_name))
 
 

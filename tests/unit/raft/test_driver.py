@@ -4,6 +4,7 @@ reports faults."""
 from __future__ import annotations
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages, snapshots
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.file_log import FileLog
-from kafkacore.raft.log import OffsetAndEpoch
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.snapshotting import SnapshotLimits, Snapshotter
 from kafkacore.raft.voters import ReplicaKey
 
@@ -245,6 +246,35 @@ def test_snapshot_is_made_where_the_loop_does_not_wait(run, monkeypatch) -> None
         wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
         await harness.driver.write_snapshot(wanted, noted(contents.values), contents.timestamp_ms)
         assert made and all(made)
+
+    run(story)
+
+
+@pytest.mark.parametrize("step", ["contents", "write_snapshot", "finish_snapshot"])
+def test_parts_of_a_snapshot_are_removed_when_it_cannot_be_made(run, step: str, monkeypatch) -> None:
+    async def story(harness):
+        def fail(*_):
+            assert harness.log._partial or step == "write_snapshot"
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def write(snapshot_id, position, data):
+            MemoryLog.write_snapshot(harness.log, snapshot_id, position, data)
+            if position:
+                fail()
+
+        def values():
+            yield from contents.values
+            if step == "contents":
+                yield from (b"%d" % n for n in range(snapshots.BATCH_RECORDS))
+                fail()
+
+        if step != "contents":
+            monkeypatch.setattr(harness.log, step, write if step == "write_snapshot" else fail)
+        contents = harness.controller.snapshot()
+        wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+        with pytest.raises(OSError, match="No space left"):
+            await harness.driver.write_snapshot(wanted, values(), contents.timestamp_ms)
+        assert (harness.log._partial, harness.log.snapshots()) == ({}, [])
 
     run(story)
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFooterRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import messages
 from kafkacore.raft.control import control_batch, data_batch
+from kafkacore.raft.core import RaftConfig
+from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower
 from metadata_files import append
-from raft_replica import Replica, snapshot_of
+from raft_replica import CLUSTER, Replica, snapshot_of, voters
 
 PART_BYTES = 90
 
@@ -175,3 +183,68 @@ def test_part_of_another_snapshot_or_place_is_not_taken(change: dict[str, Any], 
     assert file_log.snapshots() == [] and file_log.end_offset == 0
     role = replica.raft.role
     assert isinstance(role, Follower) and role.download is None
+
+
+class InterruptedLeader:
+    """A leader that offers the snapshot AHEAD and sends its first part. The download then ends as `how` says."""
+
+    def __init__(self, directory: Path, how: str) -> None:
+        self.directory, self.how = directory, how
+        self.interrupted = asyncio.Event()
+
+    def parts(self) -> list[str]:
+        return [each.name for each in self.directory.glob("*/*.part")]
+
+    async def send(self, host: str, port: int, request: Any) -> Any:
+        leader = (2, 4)
+        if isinstance(request, FetchSnapshotRequest):
+            position = request.topics[0].partitions[0].position
+            if position == 0:
+                named = FetchSnapshotResponse.SnapshotId(end_offset=AHEAD.offset, epoch=AHEAD.epoch)
+                return messages.answer(
+                    request, leader, None, error_code=0, snapshot_id=named, size=len(WHOLE), position=0,
+                    unaligned_records=WHOLE[:PART_BYTES],
+                )  # fmt: skip
+            assert self.parts() == ["00000000000000000010-0000000004.checkpoint.part"]
+            self.interrupted.set()
+            if self.how == "connection":
+                raise OSError("the connection is lost")
+            if self.how == "refusal":
+                return messages.answer(request, leader, None, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+            return messages.answer(request, (3, 5), None, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+        if request.NAME == "FetchRequest" and not self.interrupted.is_set():
+            offered = FetchResponse.SnapshotId(end_offset=AHEAD.offset, epoch=AHEAD.epoch)
+            return messages.answer(
+                request, leader, None, error_code=0, records=b"", high_watermark=10, snapshot_id=offered
+            )
+        return await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("how", ["connection", "refusal", "new leader"])
+def test_parts_are_removed_when_the_download_is_given_up(
+    file_log: FileLog, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        leader, abandoned, loop = InterruptedLeader(tmp_path, how), asyncio.Event(), asyncio.get_running_loop()
+
+        def abandon(snapshot_id: OffsetAndEpoch) -> None:
+            FileLog.abandon_snapshot(file_log, snapshot_id)
+            loop.call_soon_threadsafe(abandoned.set)
+
+        monkeypatch.setattr(file_log, "abandon_snapshot", abandon)
+        with ThreadPoolExecutor(2) as pool:
+            driver = RaftDriver(
+                RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(1, 2, 3)), file_log, None,
+                decode=list, persist=lambda state, version: None, network=leader, executor=pool, random=Random(1),
+                now_ms=lambda: 0, wall_ms=lambda: 0, on_fault=lambda error: pytest.fail(repr(error)),
+            )  # fmt: skip
+            await driver.start()
+            driver.raft.replica.become_follower(4, 2, ("n2", 9093))
+            driver.raft.tick(0)
+            driver._schedule()
+            async with asyncio.timeout(20):
+                await abandoned.wait()
+            assert leader.interrupted.is_set() and leader.parts() == []
+            await driver.stop()
+
+    asyncio.run(story())

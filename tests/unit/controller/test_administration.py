@@ -137,6 +137,26 @@ def test_unknown_feature_is_refused_at_level_0_too(run) -> None:
     run(story)
 
 
+@pytest.mark.parametrize(("levels", "finalized"), [([1, 0], 0), ([0, 1], 1)])
+def test_last_update_of_kraft_version_counts_when_a_request_has_several(
+    run, levels: list[int], finalized: int, monkeypatch
+) -> None:
+    async def story(harness):
+        checked = []
+        monkeypatch.setattr(harness.driver, "why_not_dynamic", lambda: checked.append(1))
+        made = UpdateFeaturesRequest
+        caller = Caller()
+        caller.api_version = 1
+        updates = [
+            made.FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=1) for level in levels
+        ]
+        asked = made(timeout_ms=1000, feature_updates=updates)
+        assert (await harness.controller.update_features(caller, asked)).error_code == 0
+        assert (harness.driver.kraft_version, len(checked)) == (finalized, finalized)
+
+    run(story)
+
+
 def test_request_with_too_many_changes_is_refused_when_the_limit_is_passed(run, monkeypatch) -> None:
     decided = []
     entries = 3 * MAX_RECORDS_PER_USER_OP

@@ -325,7 +325,9 @@ class QuorumController:
             decision = yield from on_request.features.update_features(
                 self._head, self._settings, request, caller.api_version, quorum
             )
-            raised = any(each.feature == KRAFT_VERSION and each.max_version_level for each in request.feature_updates)
+            # As in `update_features`, the last of several updates of a feature counts.
+            levels = {each.feature: each.max_version_level for each in request.feature_updates}
+            raised = levels.get(KRAFT_VERSION, 0) > 0
             if raised and not quorum.kraft_version and not decision.response.error_code and not request.validate_only:
                 return decision._replace(after=quorum.make_dynamic())
             return decision

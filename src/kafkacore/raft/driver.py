@@ -333,7 +333,7 @@ class RaftDriver:
         if loaded is not None:
             self.measures.loaded_snapshots += 1
             self._delivery.begin_snapshot(loaded)
-        self._delivery.turn(raft.high_watermark)
+        self._deliver()
         if self._note_due_ms <= self._now_ms():
             self._note_due_ms = self._now_ms() + self._config.checkpoint_interval_ms
             self._spawn(self._note_committed(raft.durable_offset))
@@ -345,6 +345,12 @@ class RaftDriver:
             for moved in self._leader_watchers:
                 moved()
         self._set_timer()
+
+    def _deliver(self) -> None:
+        """Delivers committed batches. A change of the log also changes the batches in memory, on another thread. So the
+        delivery waits for the end of the change, which causes another turn."""
+        if not self.raft.is_changing_log:
+            self._delivery.turn(self.raft.high_watermark)
 
     def _follow_download(self) -> None:
         """Removes the parts of the last download when it has ended. If it is complete, no parts are left."""

@@ -20,6 +20,7 @@ from kafkacore.raft.control import data_batch
 from kafkacore.raft.core import Answer, RaftConfig, Send
 from kafkacore.raft.delivery import LOAD_RECORDS
 from kafkacore.raft.driver import RaftDriver
+from kafkacore.raft.effects import Truncate
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch, RecentBatches
 from kafkacore.raft.snapshots import snapshot_parts
 from kafkacore.raft.voter_log import voters_of
@@ -313,3 +314,53 @@ def test_follower_fetches_the_next_part_after_its_disk_has_written_the_last() ->
     replica.work()
     send = replica.next_send()
     assert send.request.topics[0].partitions[0].position == 50
+
+
+class SlowToTruncate(controllers.SyncedMemoryLog):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[str] = []
+        self.may_end = threading.Event()
+
+    def truncate(self, end_offset: int) -> None:
+        assert self.may_end.wait(20)
+        super().truncate(end_offset)
+        self.events.append("truncated")
+
+    def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
+        self.events.append("read")
+        return super().read_recent(offset, max_bytes)
+
+
+class Delivered(Counting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch = asyncio.Event()
+
+    def on_batch(self, batch: Any) -> None:
+        self.batch.set()
+
+
+def test_committed_batches_are_read_after_a_truncation_and_not_while_it_changes_the_batches_in_memory() -> None:
+    async def story() -> None:
+        log, delivered = SlowToTruncate(), Delivered()
+        for offset in range(3):
+            log.append(data_batch([b"value"], offset, 3, 0))
+        with ThreadPoolExecutor(2) as pool:
+            driver = driver_of(log, pool, 1, 2, 3)
+            driver.add_listener(delivered)
+            await driver.start()
+            replica = driver.raft.replica
+            replica.become_follower(4, 2, ("n2", 9093))
+            replica.effects.change(Truncate(2), lambda _: replica.truncated())
+            replica.high_watermark = 1
+            for _ in range(3):
+                driver._pump()
+                await asyncio.sleep(0)
+            log.may_end.set()
+            async with asyncio.timeout(20):
+                await delivered.batch.wait()
+            assert log.events[:2] == ["truncated", "read"] and log.end_offset == 2
+            await driver.stop()
+
+    asyncio.run(story())

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.testing.client import Client
 
 
@@ -41,3 +41,22 @@ def test_consume_goes_on_after_a_transaction_marker_when_the_marker_comes_alone(
     found = asyncio.run(Client(node).consume("t", 0, 1, 4, 5.0))
     assert [record.offset for record in found] == [1, 2, 4, 5]
     assert node.asked == [1, 3, 4]
+
+
+class Taking:
+    """Acknowledges each Produce. `batches` contains the batches of all requests."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+
+    async def request(self, request: Any, version: int | None = None) -> Any:
+        self.batches.append(request.topic_data[0].partition_data[0].records)
+        told = SimpleNamespace(error_code=0, base_offset=7)
+        return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[told])])
+
+
+def test_record_is_sent_when_it_is_larger_than_the_default_limit_of_a_batch() -> None:
+    node, value = Taking(), b"v" * (2 << 20)
+    assert asyncio.run(Client(node).produce("t", value, timestamp_ms=0)) == 7
+    [sent] = [record for batch in Batches(node.batches[0]) for record in batch]
+    assert sent.value == value

@@ -22,6 +22,7 @@ _TIMEOUT_MS: Final = 30_000
 _LOOK_MS: Final = 500
 _SERVED_SECONDS: Final = 0.005  # between two checks whether a new topic is available
 _MAX_BYTES: Final = 16 << 20
+_MOST_BATCH_BYTES: Final = 1 << 30  # the topic decides which batches are too large
 
 
 class Asked(Protocol):
@@ -75,7 +76,7 @@ class Client:
         headers: Mapping[str, bytes | str | None] | None = None,
         timestamp_ms: int,
     ) -> int:
-        batch = RecordBatchBuilder()
+        batch = RecordBatchBuilder(limit_bytes=_MOST_BATCH_BYTES)
         given = [(name, as_bytes(each)) for name, each in (headers or {}).items()]
         batch.append(timestamp_ms, as_bytes(key), as_bytes(value), given)
         data = ProduceRequest.PartitionProduceData(index=partition, records=batch.build())

@@ -13,6 +13,7 @@ import os
 from typing import Final
 
 from kafkacore.raft.messages import PARTITION, TOPIC
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import Files
 from kafkacore.storage.checkpoints import REPLICATION_OFFSET, OffsetCheckpoint
 from kafkacore.storage.errors import MalformedFileError
@@ -49,7 +50,7 @@ class CommitMark:
         """
         if self._files.exists(self._checkpoint.path):
             self._files.unlink(self._checkpoint.path)
-            self._files.sync_directory(self._directory)
+            open_files.finish(self._files.sync_directory, self._directory)
         self.offset = 0
 
     def refuse(self, path: str, problem: str) -> MalformedFileError:

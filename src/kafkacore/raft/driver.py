@@ -26,6 +26,7 @@ from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.measures import Measures
 from kafkacore.raft.roles import Leader
 from kafkacore.raft.voter_log import voters_of
+from kafkacore.runtime import open_files
 from kafkacore.storage.quorum_state import QuorumState
 
 LOG: Final = logging.getLogger("kafkacore.raft")
@@ -394,7 +395,7 @@ class RaftDriver:
 
     async def _write_state(self, state: tuple[int, QuorumState]) -> None:
         version = 1 if self.raft.voters.kraft_version else 0
-        await self._blocking(self._persist, state[1], version)
+        await self._blocking(open_files.finish, self._persist, state[1], version)
         self._persisting = False
         self.raft.persisted(state[0], self._now_ms())
         self._schedule()

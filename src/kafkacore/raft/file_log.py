@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from typing import Final
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -17,6 +18,7 @@ from kafkacore.raft.commit_mark import CommitMark
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch, RecentBatches, replaces_log
 from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import log_loader
 from kafkacore.storage.checkpoints import LEADER_EPOCH, LeaderEpochCheckpoint
@@ -82,6 +84,7 @@ class FileLog(LogEpochs):
         self._snapshots = SnapshotFiles(path, files)
         self._mark = CommitMark(path, files)
         self._sync_until = 0
+        self._rounds_left = open_files.WAIT_ROUNDS
         self._recent = RecentBatches(RECENT_BYTES)
         in_file = LeaderEpochCheckpoint(path, files).read()  # before the load adds epochs
         self._load(path, files)
@@ -169,18 +172,24 @@ class FileLog(LogEpochs):
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
             self._recent.append(batch.base_offset, batch.next_offset, bytes(batch.data))
         self._end_offset = self._handle.end_offset
+        self._rounds_left = open_files.WAIT_ROUNDS
         return True
 
     def begin_segment(self) -> None:
         # This call appends no bytes. It returns when the log accepts appends again. If the call fails, the next append
-        # reports the error.
-        self._handle.append_replicated(b"", ANY_EPOCH)
+        # reports the error. If no file descriptor is free, the log refuses appends for a short time. Then the next
+        # append asks for the segment again. All these attempts together wait for up to 30 s.
+        while self._handle.append_replicated(b"", ANY_EPOCH).error == ErrorCode.KAFKA_STORAGE_ERROR:
+            if self._directory.offline_errno or self._rounds_left == 0:
+                break
+            self._rounds_left -= 1
+            time.sleep(open_files.WAIT_S)
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
         return self._recent.read(offset, max_bytes)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        result = self._handle.read(offset, max_bytes, TO_THE_END)
+        result = open_files.finish(self._handle.read, offset, max_bytes, TO_THE_END)
         if result.error:
             raise MetadataLogError(f"the metadata log cannot be read at {offset}: error {result.error}")
         batches = Batches(result.records)

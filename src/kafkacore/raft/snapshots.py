@@ -16,6 +16,7 @@ from kafkacore.protocol.messages import KRaftVersionRecord, Message, SnapshotFoo
 from kafkacore.raft import control
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.voters import VoterHistory
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import Files
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_checkpoint_name
@@ -54,16 +55,16 @@ class SnapshotFiles:
         return self._files.size(self._path(snapshot_id))
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        return self._files.read_part(self._path(snapshot_id), position, max_bytes)
+        return open_files.finish(self._files.read_part, self._path(snapshot_id), position, max_bytes)
 
     def write(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        self._files.write_part(self._path(snapshot_id) + PARTIAL, position, data)
+        open_files.finish(self._files.write_part, self._path(snapshot_id) + PARTIAL, position, data)
 
     def finish(self, snapshot_id: OffsetAndEpoch) -> None:
         path = self._path(snapshot_id)
-        self._files.sync(path + PARTIAL)
+        open_files.finish(self._files.sync, path + PARTIAL)
         self._files.rename(path + PARTIAL, path)
-        self._files.sync_directory(self._directory)
+        open_files.finish(self._files.sync_directory, self._directory)
         if snapshot_id not in self._ids:
             self._ids = sorted([*self._ids, snapshot_id])
 

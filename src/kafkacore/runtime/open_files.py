@@ -7,7 +7,7 @@ import logging
 import resource
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 # Descriptors that a process needs in addition to the files of logs: for connections, libraries, and files that are open
@@ -20,6 +20,8 @@ ADVICE: Final = (
 SHORTAGE: Final = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free; the disk has not failed
 WAIT_ROUNDS: Final = 1500  # a step waits this many times for a file descriptor, for 30 s in total
 WAIT_S: Final = 0.02
+
+Result = TypeVar("Result")
 
 
 def raise_limit() -> None:
@@ -44,15 +46,15 @@ def explain(error_number: int) -> str:
     return f"; {ADVICE}" if error_number in SHORTAGE else ""
 
 
-def finish(step: Callable[[str], None], path: str) -> None:
-    """Runs a step that must not be left half done. If no file descriptor is free, waits for one for up to 30 s, as
-    native code does (log/jobs.pxd). Blocking. Raises OSError."""
-    for rounds_left in reversed(range(WAIT_ROUNDS + 1)):
+def finish(step: Callable[..., Result], *arguments: Any) -> Result:
+    """Runs a step that must not fail for want of a file descriptor, and returns its result. If no descriptor is free,
+    waits for one for up to 30 s, as native code does (log/jobs.pxd), and runs the step again. Blocking. Raises
+    OSError."""
+    for _ in range(WAIT_ROUNDS):
         try:
-            step(path)
+            return step(*arguments)
         except OSError as error:
-            if error.errno not in SHORTAGE or rounds_left == 0:
+            if error.errno not in SHORTAGE:
                 raise
             time.sleep(WAIT_S)
-        else:
-            return
+    return step(*arguments)

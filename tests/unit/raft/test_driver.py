@@ -376,6 +376,27 @@ def test_replica_ends_when_its_disk_fails(run) -> None:
     run(story)
 
 
+def test_vote_waits_for_a_file_descriptor(run) -> None:
+    async def story(harness):
+        driver, persist, attempts = harness.driver, harness.persist, []
+
+        def short(state, version):
+            attempts.append(state.leader_epoch)
+            if len(attempts) < 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            persist(state, version)
+
+        driver._persist = short
+        epoch = driver.epoch
+        driver.raft.replica.become_unattached(epoch + 1)
+        driver._schedule()
+        await harness.until(lambda: len(attempts) >= 3)
+        assert attempts[:3] == [epoch + 1] * 3 and harness.faults == []
+        assert harness.state.leader_epoch == epoch + 1
+
+    run(story)
+
+
 def test_leader_ends_when_its_log_refuses_an_append(run) -> None:
     async def story(harness):
         await harness.brokers(1)

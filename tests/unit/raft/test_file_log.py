@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import select
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from kafkacore.raft.control import data_batch
 from kafkacore.raft.file_log import FileLog, MetadataLogError
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import OsFiles
 from kafkacore.storage.errors import MalformedFileError
 from metadata_files import append
@@ -328,6 +331,103 @@ def test_append_waits_for_no_disk_when_a_segment_begins() -> None:
     assert log.read(before, 1 << 20) == log.read_recent(before, 1 << 20) == data
     log.close()
     directory.close()
+
+
+# --- no free file descriptor ---
+
+
+class ShortOfFiles:
+    """A log in several segments. After `run_out`, no file descriptor is free. Descriptors become free while the log
+    waits for the time with the number `waits`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.disk = SimulatedDisk()
+        self.directory = LogDirectory(self.disk.environment(), "/data")
+        self.log = FileLog(self.directory, segment_bytes=300, files=self.disk)
+        for _ in range(3):
+            append(self.log, data_batch([b"x" * 200], self.log.end_offset, 1, 1))
+        self.log.flush()
+        self.waits, self._free_at = 0, 0
+        self._sleep = time.sleep
+        monkeypatch.setattr(time, "sleep", self._wait)
+
+    def run_out(self, kind: str, error: int, waits: int) -> None:
+        self._free_at = waits
+        self.disk.fail(kind, error)
+
+    def _wait(self, seconds: float) -> None:
+        self.waits += 1
+        if self.waits == self._free_at:
+            for kind in ("names", "read"):
+                self.disk.fail(kind, 0)
+        self._sleep(seconds)
+
+    def close(self) -> None:
+        assert self.directory.offline_errno == 0
+        self.log.close()
+        self.directory.close()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_append_waits_for_a_file_descriptor_when_a_segment_begins(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = ShortOfFiles(monkeypatch)
+    short.run_out("names", error, waits=8)  # longer than the log refuses appends after one attempt
+    append(short.log, data_batch([b"y" * 200], 3, 1, 1))
+    assert short.log.end_offset == 4 and short.waits >= 8
+    short.close()
+
+
+def test_append_fails_when_no_file_descriptor_becomes_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "WAIT_ROUNDS", 10)
+    short = ShortOfFiles(monkeypatch)
+    short.run_out("names", errno.EMFILE, waits=11)
+    with pytest.raises(MetadataLogError, match="KAFKA_STORAGE_ERROR"):
+        append(short.log, data_batch([b"y" * 200], 3, 1, 1))
+    assert short.waits == 10 and short.log.end_offset == 3
+    short.close()
+
+
+def test_read_waits_for_a_file_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = ShortOfFiles(monkeypatch)
+    short.run_out("read", errno.EMFILE, waits=2)
+    assert next(iter(Batches(short.log.read(0, 1)))).base_offset == 0 and short.waits == 2
+    short.close()
+
+
+class NoDescriptor(OsFiles):
+    """Files whose operations find no free descriptor at their first attempt."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+
+def _at_the_second_attempt(name: str) -> Any:
+    def operation(self: NoDescriptor, *arguments: Any) -> Any:
+        self.refused.append(name)
+        if self.refused.count(name) % 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return getattr(OsFiles, name)(self, *arguments)
+
+    return operation
+
+
+def test_snapshot_waits_for_file_descriptors(place: Place) -> None:
+    files = NoDescriptor()
+    log = place.open(files=files)
+    fill(log)
+    log.note_committed(10)
+    for name in ("read_part", "write_part", "sync", "sync_directory"):
+        setattr(NoDescriptor, name, _at_the_second_attempt(name))
+    snapshot = OffsetAndEpoch(100, 7)
+    log.write_snapshot(snapshot, 0, b"contents")
+    log.finish_snapshot(snapshot)
+    assert log.read_snapshot(snapshot, 0, 8) == b"contents"
+    log.begin_at_snapshot(snapshot)
+    assert (log.snapshots(), log.end_offset, log.committed_offset) == ([snapshot], 100, 0)
+    assert files.refused == [
+        *["write_part"] * 2, *["sync"] * 2, *["sync_directory"] * 2, *["read_part"] * 2, *["sync_directory"] * 2
+    ]  # fmt: skip
+    log.close()
 
 
 # --- damage to committed records ---

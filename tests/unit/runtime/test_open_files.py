@@ -59,6 +59,29 @@ def test_start_warns_before_the_first_append_fails(
     manager.close()
 
 
+def test_step_is_repeated_when_no_descriptor_is_free_and_not_after_other_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_files, "WAIT_S", 0)
+    errors = [errno.EMFILE, errno.ENFILE]
+
+    def step(value: int) -> int:
+        if errors:
+            raise OSError(errors.pop(), "no")
+        return value
+
+    assert (open_files.finish(step, 7), errors) == (7, [])
+    errors += [errno.EMFILE, errno.EIO]
+    with pytest.raises(OSError, match="no") as refused:
+        open_files.finish(step, 7)
+    assert (refused.value.errno, errors) == (errno.EIO, [errno.EMFILE])
+    monkeypatch.setattr(open_files, "WAIT_ROUNDS", 2)
+    errors += [errno.EMFILE] * 3
+    with pytest.raises(OSError, match="no"):
+        open_files.finish(step, 7)
+    assert len(errors) == 1
+
+
 def test_directory_that_met_the_limit_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager = LogManager(Environment(), [str(tmp_path)], lambda topic: LogSettings())
     manager.native_directories[0].fail(errno.EMFILE)

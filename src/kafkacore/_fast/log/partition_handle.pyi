@@ -355,7 +355,9 @@ class PartitionHandle:
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
         With 0, 1 or 2, this broker must lead the partition. With `any_replica`, it may also follow. With 3, its role
         does not matter. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower
-        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError."""
+        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError. Only with 3,
+        it also raises OSError if a look-up finds no free file descriptor. Otherwise such a read returns
+        KAFKA_STORAGE_ERROR, which clients retry."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Returns offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound`

@@ -16,6 +16,7 @@ from kafkacore._fast.log.aborted cimport log_aborted
 from kafkacore._fast.log.append cimport AppendInfo
 from kafkacore._fast.log.commit cimport log_commit_soon, log_recovery_point
 from kafkacore._fast.log.delete cimport log_advance_start, log_delete_old
+from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.shut cimport log_shut, log_stop
 from kafkacore._fast.log.truncate cimport log_truncate_fully, log_truncate_to
 from kafkacore._fast.log.read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
@@ -837,7 +838,9 @@ cdef class PartitionHandle:
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
         With 0, 1 or 2, this broker must lead the partition. With `any_replica`, it may also follow. With 3, its role
         does not matter. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower
-        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError."""
+        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError. Only with 3,
+        it also raises OSError if a look-up finds no free file descriptor. Otherwise such a read returns
+        KAFKA_STORAGE_ERROR, which clients retry."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes
@@ -887,6 +890,8 @@ cdef class PartitionHandle:
                 segment_release(found.segment)
         with nogil:
             segment_release(found.segment)
+        if isolation == READ_LOCAL and is_short_of_files(found.failure):
+            raise OSError(-found.failure, f"a look-up in {self.topic}-{self.index} at offset {offset} failed")
         try:
             if got < 0 or aborted_count < 0:
                 raise OSError(-min(got, aborted_count), f"reading {self.topic}-{self.index} at offset {offset} failed")

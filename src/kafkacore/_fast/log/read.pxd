@@ -10,6 +10,7 @@ ctypedef struct ReadResult:
     int64_t position
     int64_t size          # 0 if `offset` is at `bound`, or if the first batch is larger than `max_bytes`
     int64_t first_offset  # the base offset of the first batch
+    int failure           # the reason for KAFKA_STORAGE_ERROR: a negative errno, or 0 if the log has failed earlier
     int32_t cuts          # `segment.cuts` when the range was found; if it changes, the bytes may have changed
     bint cached           # the range was appended recently, so it is in the page cache
 

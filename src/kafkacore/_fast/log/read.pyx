@@ -233,6 +233,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         elif result == -EAGAIN and cached:
             return LOG_BLOCKED
         elif cuts_of(log) == cuts:
+            out.failure = result
             return KAFKA_STORAGE_ERROR
         # The records were removed during the search, so look up the offset again.
 

@@ -63,6 +63,8 @@ def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
                     f"a batch at offset {batch.base_offset} of epoch {batch.partition_leader_epoch}, where one at "
                     f"{offset} of an epoch from {last_epoch} to {epoch} follows"
                 )
+            if batch.next_offset <= offset:
+                raise ImpossibleAnswerError(f"a batch at offset {offset} without offsets")
             if batch.is_control:
                 _check_control(batch)
             offset, last_epoch = batch.next_offset, batch.partition_leader_epoch

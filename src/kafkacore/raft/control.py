@@ -38,13 +38,17 @@ _TYPES: Final = {made.NAME: kind for kind, made in _CLASSES.items()}
 
 
 def control_batch(records: Sequence[Message], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """Returns one batch of control records. Each record has the newest version in its message table."""
-    builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, control=True)
+    """Returns one batch of control records. Each record has the newest version in its message table. Raises ValueError
+    if the batch would be larger than `MAX_BATCH_BYTES`."""
+    builder = RecordBatchBuilder(
+        base_offset=base_offset, partition_leader_epoch=epoch, control=True, limit_bytes=MAX_BATCH_BYTES
+    )
     for record in records:
         # The record's own version field says which version to write.
         version: int = getattr(record, "version")  # noqa: B009 - messages are typed by their tables
         key = (0).to_bytes(2, "big") + int(_TYPES[record.NAME]).to_bytes(2, "big")
-        builder.append(timestamp_ms, key, record.encode(version))
+        if not builder.append(timestamp_ms, key, record.encode(version)):
+            raise ValueError(f"a control batch with {record.NAME} would be larger than {MAX_BATCH_BYTES} bytes")
     return builder.build()
 
 

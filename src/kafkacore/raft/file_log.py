@@ -158,6 +158,11 @@ class FileLog(LogEpochs):
         return self._handle.size_bytes
 
     def append(self, data: bytes) -> bool:
+        batches = list(Batches(data))
+        for batch in batches:
+            # No replica could read the log beyond a batch without offsets.
+            if batch.next_offset <= batch.base_offset:
+                raise MetadataLogError(f"the metadata log refused an empty batch at offset {batch.base_offset}")
         result = self._handle.append_replicated_now(data, ANY_EPOCH)
         if result is None:
             return False
@@ -168,7 +173,7 @@ class FileLog(LogEpochs):
         self._check_online()
         if result.error:
             raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
-        for batch in Batches(data):
+        for batch in batches:
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
             self._recent.append(batch.base_offset, batch.next_offset, bytes(batch.data))
         self._end_offset = self._handle.end_offset

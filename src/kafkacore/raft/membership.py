@@ -23,11 +23,12 @@ from kafkacore.raft.replica import Replica
 from kafkacore.raft.replication import Replication
 from kafkacore.raft.requests import InFlight
 from kafkacore.raft.roles import Destination, Follower, Leader, VoterChange
-from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
+from kafkacore.raft.voters import MAX_VOTERS_BYTES, Endpoints, ReplicaKey, Voter, VoterSet
 
 LOG: Final = logging.getLogger("kafkacore.raft")
 # An observer can become a voter if it has fetched in the last hour, and has reached the leader's log end at least once.
 CAUGHT_UP_MS: Final = 3_600_000
+_TOO_LARGE: Final = f"The voters have so many endpoints that their record would exceed {MAX_VOTERS_BYTES} bytes."
 _RESPONSES: Final = {
     "AddRaftVoterRequest": classes.AddRaftVoterResponse,
     "RemoveRaftVoterRequest": classes.RemoveRaftVoterResponse,
@@ -76,6 +77,9 @@ class Membership:
         if voters.get(key.replica_id) is not None:
             why = f"The voter id {key.replica_id} is already part of the set of voters {_ids(voters)}."
             self._answer(token, request, ErrorCode.DUPLICATE_VOTER, why)
+            return
+        if voters.with_voter(Voter(key, endpoints)).is_too_large():
+            self._answer(token, request, ErrorCode.INVALID_REQUEST, _TOO_LARGE)
             return
         if not replica.can_send(key.replica_id):
             why = f"New voter {key.replica_id} is not ready to receive requests."
@@ -168,17 +172,20 @@ class Membership:
         elif key not in replica.voters.latest:
             self._answer_update(token, ErrorCode.VOTER_NOT_FOUND)
         else:
-            self._update(role, Voter(key, endpoints, supported))
-            self._answer_update(token, ErrorCode.NONE)
+            self._answer_update(token, self._update(role, Voter(key, endpoints, supported)))
 
-    def _update(self, role: Leader, voter: Voter) -> None:
+    def _update(self, role: Leader, voter: Voter) -> ErrorCode:
         replica = self._replica
-        if replica.voters.kraft_version < 1:
+        static = replica.voters.kraft_version < 1
+        former = VoterSet(self._introduced(role)) if static else replica.voters.latest
+        voters = former.with_voter(voter)
+        if voters.is_too_large():
+            return ErrorCode.INVALID_REQUEST
+        if static:
             role.introduced[voter.key.replica_id] = voter
-            return
-        voters = replica.voters.latest.with_voter(voter)
-        if voters != replica.voters.latest:
+        elif voters != former:
             self._append_voters(role, voters, None)
+        return ErrorCode.NONE
 
     # --- from static to dynamic voters ---
 
@@ -199,7 +206,9 @@ class Membership:
         unable = [
             str(each.key.replica_id) for each in voters if not each.kraft_versions[0] <= 1 <= each.kraft_versions[1]
         ]
-        return f"The voters {', '.join(unable)} do not support it." if unable else None
+        if unable:
+            return f"The voters {', '.join(unable)} do not support it."
+        return _TOO_LARGE if VoterSet(voters).is_too_large() else None
 
     def make_dynamic(self) -> int:
         """Writes kraft.version 1 and the voters with their directory ids, as one batch. Call this only if

@@ -11,6 +11,9 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 Endpoints = tuple[tuple[str, str, int], ...]  # (listener name, host, port) of each listener
 
 BEFORE_LOG: Final = -1
+# A voter chooses its endpoints. So the leader writes a voter set only if its record stays far below the limit of a
+# batch.
+MAX_VOTERS_BYTES: Final = 1 << 20
 
 
 class ReplicaKey(NamedTuple):
@@ -108,6 +111,11 @@ class VoterSet:
                 for voter in self.voters()
             ],
         )
+
+    def is_too_large(self) -> bool:
+        """Returns whether the record of this set would be larger than `MAX_VOTERS_BYTES`."""
+        record = self.to_record()
+        return len(record.encode(record.version)) > MAX_VOTERS_BYTES
 
     @classmethod
     def from_record(cls, record: Any) -> VoterSet:

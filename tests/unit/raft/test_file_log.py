@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
@@ -133,6 +133,17 @@ def test_snapshot_keeps_every_record_when_the_records_exceed_a_batch(place: Plac
     records = [record for batch in snapshots.read_batches(log, snapshot) for record in batch]
     assert [record.value for record in records] == values
     assert [record.offset for record in records] == [*range(3, 1503)], "three control records are before the values"
+    log.close()
+
+
+def test_log_stays_unchanged_when_a_batch_without_offsets_is_appended(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    before = log.read(0, 1 << 20)
+    empty = RecordBatchBuilder(base_offset=log.end_offset, partition_leader_epoch=5, control=True).build()
+    with pytest.raises(MetadataLogError, match="refused an empty batch at offset 10"):
+        log.append(empty)
+    assert (log.end_offset, log.read(0, 1 << 20)) == (10, before)
     log.close()
 
 

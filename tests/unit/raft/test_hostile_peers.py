@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafkacore._fast.record.batch import ControlRecordType, RecordBatchBuilder
+from kafkacore.config.addresses import Address
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
+    AddRaftVoterRequest,
     FetchRequest,
     FetchResponse,
     UpdateRaftVoterRequest,
@@ -20,9 +23,10 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.control import control_batch, data_batch
-from kafkacore.raft.core import Send
-from kafkacore.raft.log import OffsetAndEpoch
-from kafkacore.raft.roles import Follower, Prospective
+from kafkacore.raft.core import Answer, Send
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.raft.roles import Follower, Leader, Prospective
+from kafkacore.storage.bootstrap import InitialVoter, encode_voters_checkpoint
 from kafkacore.storage.quorum_state import LAST_EPOCH, QuorumState
 from raft_replica import CLUSTER, OTHER, Replica, diverging, naming
 
@@ -171,10 +175,11 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
         lambda data: data_batch([b"x"], 1, 4, 0),  # an epoch in the future
         lambda data: data_batch([b"x"], 1, 2, 0),  # an epoch that has ended
         lambda data: data_batch([b"x"], 1, -1, 0),
+        lambda data: RecordBatchBuilder(base_offset=1, partition_leader_epoch=3, control=True).build(),
         lambda data: b"\0" * 70,
         lambda data: data[:16] + b"\x01" + data[17:],  # a batch of magic 1
     ],
-    ids=["checksum", "gap", "again", "later epoch", "earlier epoch", "no epoch", "zeros", "magic"],
+    ids=["checksum", "gap", "again", "later epoch", "earlier epoch", "no epoch", "no offsets", "zeros", "magic"],
 )
 def test_follower_throws_records_away_when_they_are_damaged_or_do_not_follow(
     damage: Any, caplog: pytest.LogCaptureFixture
@@ -211,8 +216,6 @@ def test_follower_refuses_a_set_without_voters(caplog: pytest.LogCaptureFixture)
 
 def test_follower_refuses_a_control_record_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
     """The checksum is correct. Only the content shows that the record is not a voter set."""
-    from kafkacore._fast.record.batch import ControlRecordType, RecordBatchBuilder
-
     replica = Replica(1, 2, 3)
     replica.follow(3, b"a")
     builder = RecordBatchBuilder(base_offset=1, partition_leader_epoch=3, control=True)
@@ -244,3 +247,71 @@ def test_fetch_of_another_topic_id_is_an_invalid_request() -> None:
     request = messages.fetch(CLUSTER, OTHER, replica.raft.epoch, OffsetAndEpoch(0, 0), -1)
     request.topics[0].topic, request.topics[0].topic_id = "", Uuid(b"another topic id")
     assert replica.ask(request) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("request_class", [UpdateRaftVoterRequest, AddRaftVoterRequest])
+def test_leader_writes_nothing_when_the_record_of_the_voters_would_be_too_large(request_class: Any) -> None:
+    log = MemoryLog()
+    mine = Uuid(b"d" * 16)
+    at_start = OffsetAndEpoch(0, 0)
+    log.write_snapshot(
+        at_start, 0, encode_voters_checkpoint([InitialVoter(1, mine, Address("n1", 9093))], "CONTROLLER", 0)
+    )
+    log.finish_snapshot(at_start)
+    replica = Replica(log=log)
+    end, voters = log.end_offset, replica.raft.voters.latest
+    updates = request_class is UpdateRaftVoterRequest
+    key = (1, mine) if updates else (2, Uuid(b"e" * 16))
+    assert voters_answer(replica, request_class, *key, names=40) == ErrorCode.INVALID_REQUEST
+    assert (log.end_offset, replica.raft.voters.latest) == (end, voters)
+    # The next change is handled as usual.
+    assert voters_answer(replica, UpdateRaftVoterRequest, 1, mine, names=2) == ErrorCode.NONE
+    assert log.end_offset == end + 1
+    [changed] = replica.raft.voters.latest.voters()
+    assert len(changed.endpoints) == 3
+
+
+def test_leader_keeps_no_endpoints_when_the_record_of_static_voters_would_be_too_large() -> None:
+    replica = Replica(1)
+    role = replica.raft.role
+    assert isinstance(role, Leader)
+    mine = Uuid(b"d" * 16)
+    assert voters_answer(replica, UpdateRaftVoterRequest, 1, mine, names=40) == ErrorCode.INVALID_REQUEST
+    assert not role.introduced
+    assert voters_answer(replica, UpdateRaftVoterRequest, 1, mine, names=2) == ErrorCode.NONE
+    assert list(role.introduced) == [1]
+
+
+def test_voters_stay_static_when_their_record_would_be_too_large() -> None:
+    endpoints = (("CONTROLLER", "n1", 9093), *((f"L{number}" * 10_000, "n1", 9093) for number in range(40)))
+    replica = Replica(1, endpoints=endpoints)
+    assert "so many endpoints" in str(replica.raft.why_not_dynamic())
+
+
+def test_control_batch_is_not_built_when_a_record_does_not_fit() -> None:
+    endpoints = [VotersRecord.Endpoint(name="n" * 30_000, host="h", port=1)] * 300
+    record = VotersRecord(version=0, voters=[VotersRecord.Voter(voter_id=1, endpoints=endpoints)])
+    with pytest.raises(ValueError, match="would be larger than"):
+        control_batch([record], 0, 1, 0)
+
+
+def voters_answer(replica: Replica, request_class: Any, voter_id: int, directory_id: Uuid, names: int) -> int:
+    """Sends a request that gives a voter the usual listener and `names` more, each with a name of 30 kB. Returns the
+    error code of the answer."""
+    listener = request_class.Listener
+    listeners = [listener(name=f"{number:030000}", host="n", port=9093) for number in range(names)]
+    request = request_class(
+        cluster_id=CLUSTER,
+        voter_id=voter_id,
+        voter_directory_id=directory_id,
+        listeners=[listener(name="CONTROLLER", host="n", port=9093), *listeners],
+    )
+    if request_class is UpdateRaftVoterRequest:
+        request.current_leader_epoch = replica.raft.epoch
+        request.kraft_version_feature = UpdateRaftVoterRequest.KRaftVersionFeature(max_supported_version=1)
+    replica.raft.take_outputs()
+    replica.raft.request("update", request, replica.now)
+    replica.settle()
+    [answer] = [each for each in replica.raft.take_outputs() if isinstance(each, Answer)]
+    error: int = answer.response.error_code
+    return error

@@ -790,7 +790,7 @@ def test_partition_fails_when_its_disk_is_gone(replicas: Replicas) -> None:
     assert replicas.fetcher.events()[0].kind == "failed"
 
 
-def test_partition_is_still_fetched_when_no_file_descriptor_is_free_for_a_deletion(tmp_path: Path) -> None:
+def test_partition_is_fetched_again_when_its_deletion_has_waited_for_a_file_descriptor(tmp_path: Path) -> None:
     disk = FaultDisk()
     replicas = Replicas(tmp_path, environment=disk.environment(ManualClock(NOW)), segment_bytes=300)
     pair = theirs, ours = replicas.pair()
@@ -802,10 +802,10 @@ def test_partition_is_still_fetched_when_no_file_descriptor_is_free_for_a_deleti
     disk.fail("names", errno.EMFILE)
     replicas.step()
     assert replicas.fetcher.state(ours) == "cuts"
-    replicas.deliver()
-    assert disk.hits
-    assert (replicas.fetcher.state(ours), ours.log_start_offset) == ("fetches", 12)
+    wait_until(lambda: disk.hits > 0, 10, "the deletion to find no file descriptor")
     disk.fail("names", 0)
+    replicas.deliver()
+    assert (replicas.fetcher.state(ours), ours.log_start_offset) == ("fetches", 12)
     theirs.append(batch())
     replicas.catch_up(pair)
     ours.fail(errno.EIO)

@@ -366,6 +366,24 @@ def test_wrong_replicas_of_a_request_are_refused(replicas):
     run_cluster(story)
 
 
+@pytest.mark.parametrize("number", [0, 7])
+@pytest.mark.parametrize("last", [[], [1], [-1]])
+def test_refusal_can_be_encoded_when_a_request_names_very_many_brokers(number, last):
+    def story(world):
+        started(world)
+        replicas = [*range(1, 10_000), *last]
+        entry = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=number, replicas=replicas)
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="events", partitions=[entry])
+        response = world.ask("alter_reassignments", AlterPartitionReassignmentsRequest(topics=[topic]))
+        decoded = type(response).decode(memoryview(bytes(response.encode(0))), 0)
+        [answer] = decoded.responses[0].partitions
+        assert (answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == (number == 7)
+        assert answer.error_code
+        assert world.assignment(*EVENTS) == [1, 2]
+
+    run_cluster(story)
+
+
 def test_unknown_partition_is_refused_beside_a_good_one():
     def story(world):
         started(world)

@@ -91,9 +91,10 @@ NO_ASSIGNMENT: Final = Assignment(())
 
 def without(replicas: Ids, gone: Collection[int]) -> Ids:
     """Returns `replicas` without the members of `gone`. Returns `replicas` itself if nothing changes."""
-    if not any(replica in gone for replica in replicas):
+    dropped = frozenset(gone)  # a request or a znode can name very many replicas
+    if dropped.isdisjoint(replicas):
         return replicas
-    return tuple(replica for replica in replicas if replica not in gone)
+    return tuple(replica for replica in replicas if replica not in dropped)
 
 
 class TopicPartition(NamedTuple):

@@ -11,13 +11,21 @@ effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkacore.controller.zookeeper import elections, partition_changes, replica_changes
 from kafkacore.controller.zookeeper.context import ControllerContext, Replica
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority, Request
-from kafkacore.controller.zookeeper.leadership import NO_LEADER, Assignment, Ids, LeaderAndIsr, TopicPartition
+from kafkacore.controller.zookeeper.leadership import (
+    NO_ASSIGNMENT,
+    NO_LEADER,
+    Assignment,
+    Ids,
+    LeaderAndIsr,
+    TopicPartition,
+    without,
+)
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.protocols import topic_deletion
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
@@ -35,6 +43,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 Errors = dict[TopicPartition, tuple[ErrorCode, str | None]]
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _DUPLICATE: Final = (ErrorCode.INVALID_REQUEST, "Duplicate partition.")
+_IDS_IN_A_MESSAGE: Final = 100  # a response has no room for a message of more than 32,767 bytes
 
 
 class ZkPartitionReassignment(Notification):
@@ -212,7 +221,7 @@ async def _begin(controller: ZooKeeperController, wanted: Mapping[int, Assignmen
             context.assignments[row] = was
             errors[name] = (ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper answers {failed[name.topic].name}")
         else:
-            unneeded += [Replica(row, each) for each in was.replicas if each not in wanted[row].replicas]
+            unneeded += [Replica(row, each) for each in without(was.replicas, wanted[row].replicas)]
     await _delete_replicas(controller, unneeded)
     began = [row for row in wanted if context.name(row) not in errors]
     context.begin_moves(began)
@@ -458,33 +467,44 @@ def _loss(context: ControllerContext, row: int, becomes: Assignment) -> str | No
         return None
     return (
         f"Unable to revert partition assignment for {context.name(row)} because it would delete all in-sync replicas: "
-        f"{list(now.isr)}"
+        f"{_listed(now.isr)}"
     )
 
 
-def _shape_problem(replicas: Collection[int]) -> str | None:
+def _listed(ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:_IDS_IN_A_MESSAGE]))
+    return f"[{shown}, ...]" if len(ids) > _IDS_IN_A_MESSAGE else f"[{shown}]"
+
+
+def _shape_problem(replicas: Sequence[int]) -> str | None:
     if not replicas:
         return "Empty replica list specified in partition reassignment."
     if len(set(replicas)) != len(replicas):
-        return f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}"
+        return f"Duplicate replica ids in partition reassignment replica list: {_listed(replicas)}"
     if min(replicas) < 0:
-        return f"Invalid broker id in replica list: {list(replicas)}"
+        return f"Invalid broker id in replica list: {_listed(replicas)}"
     return None
 
 
-def _problem(context: ControllerContext, name: TopicPartition, replicas: Collection[int]) -> str | None:
+def _problem(context: ControllerContext, name: TopicPartition, replicas: Sequence[int]) -> str | None:
     """Returns the reason to refuse a target, or None. A request can add only live brokers. The znode can also contain
-    brokers that join later."""
-    problem = _shape_problem(replicas)
+    brokers that join later.
+
+    A target has at most all live brokers and all present replicas. The beginning of a longer list already contains an
+    error, so the rest is not checked.
+    """
     row = context.row(*name)
+    now = NO_ASSIGNMENT if row is None else context.assignments[row]
+    live = context.live_broker_ids()
+    checked = replicas[: len(live) + len(now.replicas) + 1]
+    problem = _shape_problem(checked)
     if problem is not None or row is None:
         return problem
-    adding = context.assignments[row].reassign_to(replicas).adding
-    live = context.live_broker_ids()
+    adding = now.reassign_to(checked).adding
     if not live.issuperset(adding):
         return (
             "Replica assignment has brokers that are not alive. "
-            f"Replica list: {list(adding)}, live broker list: {sorted(live)}"
+            f"Replica list: {_listed(adding)}, live broker list: {_listed(sorted(live))}"
         )
     return None
 

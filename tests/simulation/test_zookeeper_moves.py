@@ -4,8 +4,9 @@ import json
 
 import pytest
 from tests.support.model_broker import stops
-from tests.support.zookeeper_controllers import run_cluster
+from tests.support.zookeeper_controllers import error_of, run_cluster
 
+from kafkacore.controller.zookeeper import access
 from kafkacore.controller.zookeeper.protocols.preferred_election import imbalanced
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
@@ -14,6 +15,7 @@ from kafkacore.protocol.messages import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
+from kafkacore.runtime import slices
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.operations import SetData
 
@@ -576,6 +578,72 @@ def test_elect_leaders_answers_for_each_partition():
         assert (
             world.ask("elect_leaders", ElectLeadersRequest(election_type=5), 2).error_code == ErrorCode.INVALID_REQUEST
         )
+
+    run_cluster(story)
+
+
+def requests_that_name(numbers):
+    """Returns requests about these partitions of topic `events`, with the names of the controller's coroutines."""
+    alter = AlterPartitionReassignmentsRequest
+    moved = [alter.ReassignablePartition(partition_index=number, replicas=[1, 2]) for number in numbers]
+    elected = ElectLeadersRequest.TopicPartitions(topic="events", partitions=list(numbers))
+    listed = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(
+        name="events", partition_indexes=list(numbers)
+    )
+    return {
+        "elect_leaders": ElectLeadersRequest(election_type=0, topic_partitions=[elected]),
+        "alter_reassignments": alter(topics=[alter.ReassignableTopic(name="events", partitions=moved)]),
+        "list_reassignments": ListPartitionReassignmentsRequest(topics=[listed]),
+    }
+
+
+REQUESTS = ("elect_leaders", "alter_reassignments", "list_reassignments")
+
+
+@pytest.mark.parametrize("method", REQUESTS[:2])
+def test_request_is_refused_when_it_names_too_many_partitions(method):
+    def story(world):
+        started(world)
+        request = requests_that_name(range(10_001))[method]
+        assert error_of(world, method, request) == ErrorCode.POLICY_VIOLATION
+        request = requests_that_name([*range(10_000), *range(10_000)])[method]
+        assert error_of(world, method, request) == ErrorCode.NONE
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+def test_controller_interrupts_its_work_when_a_request_names_many_partitions(method, monkeypatch):
+    steps = []
+
+    def counting(work):
+        def counted():
+            while True:
+                try:
+                    steps.append(next(work))
+                except StopIteration as end:
+                    return end.value
+                yield
+
+        return slices.finish(counted())
+
+    def story(world):
+        started(world)
+        monkeypatch.setattr(access, "finish", counting)
+        world.ask(method, requests_that_name([7] * 1000)[method])
+        assert len(steps) >= 1000
+
+    run_cluster(story)
+
+
+def test_list_has_a_reassignment_once_when_the_request_names_it_twice():
+    def story(world):
+        started(world)
+        hold_back(world)
+        alter(world, {EVENTS: [3, 4]})
+        [topic] = world.ask("list_reassignments", requests_that_name([0, 0, 7])["list_reassignments"]).topics
+        assert [each.partition_index for each in topic.partitions] == [0]
+        hold_back(world, proposes=True)
 
     run_cluster(story)
 

@@ -28,9 +28,11 @@ from kafkacore.controller.zookeeper.leadership import (
 )
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.protocols import topic_deletion
+from kafkacore.controller.zookeeper.protocols.limits import limit_partitions
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AlterPartitionReassignmentsResponse, ListPartitionReassignmentsResponse
+from kafkacore.runtime.slices import Work
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.fenced import Write
 from kafkacore.zookeeper.operations import Code, Delete, Exists, GetData, Operation, SetData, ZooKeeperError
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 Errors = dict[TopicPartition, tuple[ErrorCode, str | None]]
+Targets = dict[TopicPartition, Collection[int] | None]
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _DUPLICATE: Final = (ErrorCode.INVALID_REQUEST, "Duplicate partition.")
 _IDS_IN_A_MESSAGE: Final = 100  # a response has no room for a message of more than 32,767 bytes
@@ -70,10 +73,9 @@ async def process_znode(controller: ZooKeeperController) -> set[int]:
         return set()
     context = controller.context
     errors: Errors = {}
+    built = await controller.access.in_slices(_build(context, targets, errors))
     wanted = {
-        row: each
-        for row, each in _build(context, targets, errors).items()
-        if row not in context.reassigned or context.assignments[row] != each
+        row: each for row, each in built.items() if row not in context.reassigned or context.assignments[row] != each
     }
     errors |= await reassign(controller, wanted)
     if errors:
@@ -119,26 +121,14 @@ class AlterReassignments(Request):
     async def decide(self, controller: ZooKeeperController) -> Any:
         context = controller.context
         errors: Errors = {}
-        asked = [
-            (TopicPartition(topic.name, each.partition_index), each.replicas)
-            for topic in self.request.topics
-            for each in topic.partitions
-        ]
-        targets: dict[TopicPartition, Collection[int] | None] = {}
-        for name, replicas in asked:
-            if name in targets or name in errors:
-                continue
-            problem = None if replicas is None else _problem(context, name, replicas)
-            if problem is None:
-                targets[name] = replicas
-            else:
-                errors[name] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-        wanted = _build(context, targets, errors)
+        in_slices = controller.access.in_slices
+        targets = await in_slices(_targets(context, self.request.topics, errors))
+        wanted = await in_slices(_build(context, targets, errors))
         names = set(map(context.name, wanted))
         if names:
             await _take_out(controller, lambda name, _: name in names)
         errors |= await reassign(controller, wanted)
-        return _answer(asked, errors)
+        return await in_slices(_answer(self.request.topics, errors))
 
 
 class ListReassignments(Request):
@@ -148,29 +138,7 @@ class ListReassignments(Request):
     state: ClassVar = "ListPartitionReassignment"
 
     async def decide(self, controller: ZooKeeperController) -> Any:
-        context = controller.context
-        rows: Iterable[int | None] = sorted(context.reassigned)
-        if self.request.topics is not None:
-            rows = (context.row(topic.name, each) for topic in self.request.topics for each in topic.partition_indexes)
-        by_topic: dict[str, list[Any]] = {}
-        for row in rows:
-            if row is None or not context.assignments[row].is_reassigned:
-                continue
-            name, assignment = context.name(row), context.assignments[row]
-            by_topic.setdefault(name.topic, []).append(
-                ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
-                    partition_index=name.partition,
-                    replicas=list(assignment.replicas),
-                    adding_replicas=list(assignment.adding),
-                    removing_replicas=list(assignment.removing),
-                )
-            )
-        return ListPartitionReassignmentsResponse(
-            topics=[
-                ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=topic, partitions=partitions)
-                for topic, partitions in by_topic.items()
-            ]
-        )
+        return await controller.access.in_slices(_listed_reassignments(controller.context, self.request.topics))
 
 
 async def resume(controller: ZooKeeperController, joined: Collection[int]) -> None:
@@ -392,7 +360,7 @@ def _topics(context: ControllerContext, rows: Iterable[int]) -> list[str]:
 # --- the znode ---
 
 
-async def _read_znode(controller: ZooKeeperController) -> tuple[dict[TopicPartition, Collection[int] | None], int]:
+async def _read_znode(controller: ZooKeeperController) -> tuple[Targets, int]:
     """Returns the target replicas of each partition, and the version of the znode. Returns no partitions if the znode
     does not exist or cannot be read."""
     path = paths.REASSIGN_PARTITIONS
@@ -433,12 +401,31 @@ async def _take_out(controller: ZooKeeperController, which: Callable[[TopicParti
 # --- requests ---
 
 
-def _build(
-    context: ControllerContext, targets: Mapping[TopicPartition, Collection[int] | None], errors: Errors
-) -> dict[int, Assignment]:
+def _targets(context: ControllerContext, topics: Iterable[Any], errors: Errors) -> Work[Targets]:
+    """Returns the target of each partition's first entry. Raises POLICY_VIOLATION if the request names too many
+    partitions."""
+    targets: Targets = {}
+    for topic in topics:
+        yield
+        for each in topic.partitions:
+            yield
+            name = TopicPartition(topic.name, each.partition_index)
+            if name in targets or name in errors:
+                continue
+            problem = None if each.replicas is None else _problem(context, name, each.replicas)
+            if problem is None:
+                targets[name] = each.replicas
+            else:
+                errors[name] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            limit_partitions(len(targets) + len(errors))
+    return targets
+
+
+def _build(context: ControllerContext, targets: Targets, errors: Errors) -> Work[dict[int, Assignment]]:
     """Returns the assignments to start, by row. The target None cancels a reassignment."""
     wanted: dict[int, Assignment] = {}
     for name, target in targets.items():
+        yield
         row = context.row(*name)
         if row is None or context.is_doomed(row):
             errors[name] = _GONE
@@ -509,20 +496,61 @@ def _problem(context: ControllerContext, name: TopicPartition, replicas: Sequenc
     return None
 
 
-def _answer(asked: Iterable[tuple[TopicPartition, Any]], errors: Errors) -> Any:
+def _answer(topics: Iterable[Any], errors: Errors) -> Work[Any]:
     by_topic: dict[str, list[Any]] = {}
     seen: set[TopicPartition] = set()
-    for name, _ in asked:
-        code, message = errors.get(name, (ErrorCode.NONE, None)) if name not in seen else _DUPLICATE
-        seen.add(name)
-        by_topic.setdefault(name.topic, []).append(
-            AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
-                partition_index=name.partition, error_code=code, error_message=message
+    for topic in topics:
+        yield
+        for each in topic.partitions:
+            yield
+            name = TopicPartition(topic.name, each.partition_index)
+            code, message = errors.get(name, (ErrorCode.NONE, None)) if name not in seen else _DUPLICATE
+            seen.add(name)
+            by_topic.setdefault(name.topic, []).append(
+                AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                    partition_index=name.partition, error_code=code, error_message=message
+                )
             )
-        )
     return AlterPartitionReassignmentsResponse(
         responses=[
             AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic, partitions=partitions)
             for topic, partitions in by_topic.items()
         ]
     )
+
+
+def _listed_reassignments(context: ControllerContext, topics: Iterable[Any] | None) -> Work[Any]:
+    """Returns each reassignment in progress once, or those of the named partitions."""
+    by_topic: dict[str, list[Any]] = {}
+    for row in (yield from _reassigned_rows(context, topics)):
+        yield
+        name, assignment = context.name(row), context.assignments[row]
+        by_topic.setdefault(name.topic, []).append(
+            ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+                partition_index=name.partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(
+        topics=[
+            ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ]
+    )
+
+
+def _reassigned_rows(context: ControllerContext, topics: Iterable[Any] | None) -> Work[Iterable[int]]:
+    """Returns the rows that are being reassigned, each once. None stands for all topics."""
+    if topics is None:
+        return [row for row in sorted(context.reassigned) if context.assignments[row].is_reassigned]
+    found: dict[int, None] = {}
+    for topic in topics:
+        yield
+        for number in topic.partition_indexes:
+            yield
+            row = context.row(topic.name, number)
+            if row is not None and context.assignments[row].is_reassigned:
+                found[row] = None
+    return found

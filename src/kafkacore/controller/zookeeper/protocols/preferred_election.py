@@ -16,8 +16,10 @@ from kafkacore.controller.zookeeper.context import ControllerContext
 from kafkacore.controller.zookeeper.elections import Election
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority, Request
 from kafkacore.controller.zookeeper.leadership import NO_LEADER, TopicPartition
+from kafkacore.controller.zookeeper.protocols.limits import limit_partitions
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ElectLeadersResponse
+from kafkacore.runtime.slices import Work, distinct
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Exists, GetData, Operation, ZooKeeperError
 from kafkacore.zookeeper.znodes import MalformedZnodeError
@@ -76,31 +78,40 @@ class ElectLeaders(Request):
         kind = self.request.election_type if self.api_version >= 1 else PREFERRED
         if kind not in (PREFERRED, UNCLEAN):
             return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-        wants_all = self.request.topic_partitions is None
-        names = (
-            [context.name(row) for row in context.rows()]
-            if wants_all
-            else [
-                TopicPartition(each.topic, index) for each in self.request.topic_partitions for index in each.partitions
-            ]
+        asked, in_slices = self.request.topic_partitions, controller.access.in_slices
+        names = await in_slices(distinct(map(context.name, context.rows())) if asked is None else _named(asked))
+        errors = await elect(controller, names, kind)
+        return await in_slices(_answer(names, errors, wants_all=asked is None))
+
+
+def _named(topics: Iterable[Any]) -> Work[dict[TopicPartition, None]]:
+    """Returns each partition of a request once. Raises POLICY_VIOLATION if the request names too many partitions."""
+    names: dict[TopicPartition, None] = {}
+    for topic in topics:
+        yield
+        for number in topic.partitions:
+            yield
+            names[TopicPartition(topic.topic, number)] = None
+            limit_partitions(len(names))
+    return names
+
+
+def _answer(names: Iterable[TopicPartition], errors: Errors, *, wants_all: bool) -> Work[Any]:
+    by_topic: dict[str, list[Any]] = {}
+    for name in names:
+        yield
+        code, message = errors.get(name, (ErrorCode.NONE, None))
+        if wants_all and code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        by_topic.setdefault(name.topic, []).append(
+            ElectLeadersResponse.PartitionResult(partition_id=name.partition, error_code=code, error_message=message)
         )
-        errors = await elect(controller, dict.fromkeys(names), kind)
-        by_topic: dict[str, list[Any]] = {}
-        for name in dict.fromkeys(names):
-            code, message = errors.get(name, (ErrorCode.NONE, None))
-            if wants_all and code is ErrorCode.ELECTION_NOT_NEEDED:
-                continue
-            by_topic.setdefault(name.topic, []).append(
-                ElectLeadersResponse.PartitionResult(
-                    partition_id=name.partition, error_code=code, error_message=message
-                )
-            )
-        return ElectLeadersResponse(
-            replica_election_results=[
-                ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=results)
-                for topic, results in by_topic.items()
-            ]
-        )
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=results)
+            for topic, results in by_topic.items()
+        ]
+    )
 
 
 class UncleanElectionsAllowed(Event):
@@ -166,17 +177,7 @@ async def elect(controller: ZooKeeperController, names: Iterable[TopicPartition]
     """Holds the elections that are possible and needed. Returns an error for each of the other partitions."""
     context = controller.context
     errors: Errors = {}
-    rows = []
-    for name in names:
-        row = context.row(*name)
-        if row is None:
-            errors[name] = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-        elif context.is_doomed(row):
-            errors[name] = (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-        elif not _is_needed(context, row, kind):
-            errors[name] = (ErrorCode.ELECTION_NOT_NEEDED, None)
-        else:
-            rows.append(row)
+    rows = await controller.access.in_slices(_electable(context, names, kind, errors))
     election: Election = elections.preferred_replica if kind == PREFERRED else elections.offline_partition
     elected = await partition_changes.bring_online(controller, rows, election, unclean=kind == UNCLEAN)
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
@@ -188,6 +189,25 @@ async def elect(controller: ZooKeeperController, names: Iterable[TopicPartition]
                 f"Failed to elect leader for partition {name}: {elected.failed.get(row, 'wrong state')}",
             )
     return errors
+
+
+def _electable(
+    context: ControllerContext, names: Iterable[TopicPartition], kind: int, errors: Errors
+) -> Work[list[int]]:
+    """Returns the rows of the partitions that need an election. Adds the reasons of the others to `errors`."""
+    rows = []
+    for name in names:
+        yield
+        row = context.row(*name)
+        if row is None:
+            errors[name] = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        elif context.is_doomed(row):
+            errors[name] = (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+        elif not _is_needed(context, row, kind):
+            errors[name] = (ErrorCode.ELECTION_NOT_NEEDED, None)
+        else:
+            rows.append(row)
+    return rows
 
 
 def _is_needed(context: ControllerContext, row: int, kind: int) -> bool:

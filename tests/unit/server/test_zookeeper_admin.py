@@ -286,6 +286,54 @@ def test_settings_of_both_nodes_are_kept_when_they_change_the_same_topic_at_once
     run_story(story)
 
 
+def submitted(admin):
+    """Returns the list of calls that the admin submits from now on."""
+    submit, calls = admin._session.client.submit, []
+
+    async def recorded(operations):
+        calls.append(operations)
+        return await submit(operations)
+
+    admin._session.client.submit = recorded
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "7", ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_settings_are_refused_without_a_read_when_the_resource_does_not_exist(kind, name, error):
+    async def story(world):
+        admin, roots = await made(world)
+        has(roots, "t")
+        calls = submitted(admin)
+        request = alter(kind, name)
+        assert (await admin.answer(call(request), request)).responses[0].error_code == error
+        assert not calls
+
+    run_story(story)
+
+
+def test_settings_are_read_in_parts_when_a_request_has_many_topics():
+    async def story(world):
+        admin, roots = await made(world)
+        keys = [TopicKey(f"t{number}", Uuid(number.to_bytes(16, "big"))) for number in range(1, 1502)]
+        roots.take_view([PartitionState(key, 0, 1, 0, 0, [1], [1]) for key in keys], [], [], 1)
+        calls = submitted(admin)
+        resources = [alter(TOPIC, key.name).resources[0] for key in keys]
+        request = IncrementalAlterConfigsRequest(resources=resources)
+        answer = await admin.answer(call(request), request)
+        assert {each.error_code for each in answer.responses} == {ErrorCode.NONE}
+        assert list(map(len, calls)) == [1000, 501]
+
+    run_story(story)
+
+
 def test_settings_are_not_changed_when_no_broker_can_hear_of_the_change():
     async def story(world):
         admin, roots = await made(world)

@@ -12,7 +12,7 @@ from kafkacore.config.keys import TOPIC as TOPIC_KEYS
 from kafkacore.config.values import parse
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.metadata.image import BROKER, GROUP, TOPIC, ConfigKey, MetadataImage
-from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.storage.names import topic_name_problem
 
 
@@ -35,6 +35,18 @@ def check_resource(
         _check_group(settings, name, values)
     else:
         _check_client_metrics(name, values)
+
+
+def exists(image: MetadataImage, settings: Settings, key: ConfigKey) -> bool:
+    """Returns whether a topic or a broker exists. The name "" stands for all brokers."""
+    kind, name = key
+    if kind == TOPIC:
+        return image.topic(name) is not None
+    try:
+        _check_broker(image, settings, name)
+    except KafkaError:
+        return False
+    return True
 
 
 def _check_topic(

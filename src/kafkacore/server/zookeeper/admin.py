@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig
+from kafkacore.controller.quorum.config_rules import exists
 from kafkacore.controller.quorum.configuration import ConfigAlteration
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.controller.quorum.deletion import delete_topics
@@ -26,7 +27,7 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.loops import LoopThread
-from kafkacore.runtime.slices import finish
+from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.runtime.world import World
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
@@ -34,6 +35,7 @@ from kafkacore.zookeeper.operations import Code, Create, CreateMode, GetData, Mu
 
 LOG: Final = logging.getLogger("kafkacore.server")
 ATTEMPTS: Final = 10  # the number of attempts to change a znode while other nodes change that znode
+OPERATIONS_AT_ONCE: Final = 1_000
 _OF_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 _ENTITY_TYPES: Final = {TOPIC: "topics", BROKER: "brokers"}
 
@@ -82,10 +84,23 @@ class ZooKeeperAdmin:
         return await asyncio.wrap_future(self._loop.submit(self._decide(request, call.api_version)))
 
     async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
-        return await asyncio.wrap_future(self._loop.submit(self._session.client.submit(operations)))
+        return await self._in_parts(self._session.client.submit, operations)
 
     async def _sure(self, operations: Sequence[Operation]) -> list[Result]:
-        return await asyncio.wrap_future(self._loop.submit(self._session.sure(operations)))
+        return await self._in_parts(self._session.sure, operations)
+
+    async def _in_parts(
+        self,
+        submit: Callable[[Sequence[Operation]], Coroutine[Any, Any, list[Result]]],
+        operations: Sequence[Operation],
+    ) -> list[Result]:
+        """Submits the operations, a part at a time. The session sends its calls in order, so this node's controller
+        would otherwise wait until all operations of a large request are sent."""
+        results: list[Result] = []
+        for first in range(0, len(operations), OPERATIONS_AT_ONCE):
+            part = operations[first : first + OPERATIONS_AT_ONCE]
+            results += await asyncio.wrap_future(self._loop.submit(submit(part)))
+        return results
 
     # --- topics ---
 
@@ -216,15 +231,9 @@ class ZooKeeperAdmin:
     async def _alter_configs(self, api_key: int, request: Any) -> Any:
         """Changes settings. Decides from the settings that ZooKeeper has now, not from those that this broker has
         cached. Decides again if another node changes the same settings meanwhile."""
-        keys = sorted(
-            {
-                (each.resource_type, each.resource_name)
-                for each in request.resources
-                if each.resource_type in _ENTITY_TYPES
-            }
-        )
         for _ in range(ATTEMPTS):
-            image, versions = await self._with_settings(self._read_view(), keys)
+            view = self._read_view()
+            image, versions = await self._with_settings(view, await finish(self._keys(view, request.resources)))
             alteration = ConfigAlteration(image, self._settings, forwarded=True)
             decide = alteration.incremental if api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS else alteration.legacy
             decision: Any = await finish(decide(request))
@@ -239,11 +248,24 @@ class ZooKeeperAdmin:
             written = {key: await self._write_settings(key, each, versions.get(key)) for key, each in changed.items()}
             if None not in written.values():
                 break
+        pause = Slice()
         for answer in decision.response.responses:
+            await pause.give_way()
             error = written.get((answer.resource_type, answer.resource_name), ErrorCode.NONE)
             if error != ErrorCode.NONE:
                 answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error
         return decision.response
+
+    def _keys(self, view: MetadataImage, resources: Sequence[Any]) -> Work[list[ConfigKey]]:
+        """Returns the resources whose settings must be read. The decision refuses a topic or broker that does not
+        exist, whatever its settings are."""
+        keys: dict[ConfigKey, None] = {}
+        for each in resources:
+            yield
+            key = each.resource_type, each.resource_name
+            if key[0] in _ENTITY_TYPES and exists(view, self._settings, key):
+                keys[key] = None
+        return list(keys)
 
     async def _with_settings(
         self, image: MetadataImage, keys: Sequence[ConfigKey]

@@ -206,6 +206,31 @@ def test_delete_topics_asks_the_controller_by_a_znode():
     run_story(story)
 
 
+class Name(str):
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+
+def test_delete_topics_compares_few_names_when_many_topics_are_not_deleted_in_time():
+    async def story(world):
+        admin, roots = await made(world)
+        has(roots, "t")
+        names = [*(Name(f"gone{number}") for number in range(1000)), "t"]
+        answers = [SimpleNamespace(name=Name(name), error_code=ErrorCode.NONE) for name in names]
+        compared = Name.compared
+        await admin._gone(names, 0, answers)
+        assert [each.name for each in answers if each.error_code == ErrorCode.REQUEST_TIMED_OUT] == ["t"]
+        assert Name.compared - compared < 10_000
+
+    run_story(story)
+
+
 def alter(kind, name, **settings):
     made_configs = [
         IncrementalAlterConfigsRequest.AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)

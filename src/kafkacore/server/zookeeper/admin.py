@@ -221,9 +221,9 @@ class ZooKeeperAdmin:
                 while any(self._read_view().topic(name) is not None for name in names):
                     await self._applied()
         except TimeoutError:
-            image = self._read_view()
+            image, deleted = self._read_view(), frozenset(names)
             for answer in answers:
-                if not answer.error_code and answer.name in names and image.topic(answer.name) is not None:
+                if not answer.error_code and answer.name in deleted and image.topic(answer.name) is not None:
                     answer.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     # --- settings ---

@@ -3,6 +3,7 @@ because these operations wait for disks."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -41,6 +42,7 @@ class BrokerLogs:
         self._is_queued = False  # whether the last deletion has not begun yet; guarded by the mutex
         self._deletion: Future[list[Key]] = Future()  # the last deletion
         self._leaving: dict[Key, Future[list[Key]]] = {}
+        self._undeleted: set[Key] = set()  # the logs whose last deletion has failed; guarded by the mutex
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
         self._preferred: dict[Key, str] = {}
         self._cordoned: frozenset[str] = frozenset()
@@ -165,6 +167,7 @@ class BrokerLogs:
         partitions."""
         key = (partition.topic, partition.index)
         with self._mutex:
+            self._undeleted.discard(key)
             self._doomed.append(key)
             is_queued, self._is_queued = self._is_queued, True
         if is_queued:
@@ -172,6 +175,14 @@ class BrokerLogs:
             return
         self._deletion = self._leaving[key] = self._blocking.submit(self._delete_doomed)
         self._deletion.add_done_callback(self._left)
+
+    async def undeleted(self, keys: Collection[Key]) -> set[Key]:
+        """Waits until the deletions of these logs have renamed the directories. Returns the logs for which that has
+        failed. Deletions that have not begun fail when the node stops."""
+        for deletion in dict.fromkeys(self._leaving[key] for key in keys if key in self._leaving):
+            await asyncio.wait([asyncio.wrap_future(deletion)])
+        with self._mutex:
+            return {*self._undeleted, *self._doomed}.intersection(keys)
 
     def _delete_doomed(self) -> list[Key]:
         """Runs on another thread. Returns the logs that were to be deleted."""
@@ -182,9 +193,12 @@ class BrokerLogs:
 
     def _delete_now(self, keys: Collection[Key]) -> None:
         try:
-            self._manager.delete(keys)
+            failed: Collection[Key] = self._manager.delete(keys)
         except Exception:
+            failed = keys
             LOG.exception("these logs could not be deleted: %s", ", ".join(f"{topic}-{index}" for topic, index in keys))
+        with self._mutex:
+            self._undeleted.update(failed)
 
     def _left(self, done: Future[list[Key]]) -> None:
         """Handles the end of a deletion. Runs on the thread that deleted the logs."""

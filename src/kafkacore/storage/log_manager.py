@@ -367,10 +367,12 @@ class LogManager:
             if handle.topic == topic:
                 handle.configure(settings)
 
-    def delete(self, keys: Collection[Key], kind: names.Kind = names.Kind.DELETE) -> None:
+    def delete(self, keys: Collection[Key], kind: names.Kind = names.Kind.DELETE) -> set[Key]:
         """Deletes logs. Immediately wakes all waiters and renames the directories, which are removed after
         file.delete.delay.ms. Directories of kind STRAY are never removed. All logs of one call share the syncs and the
-        writes of the checkpoints."""
+        writes of the checkpoints. Returns the logs that the next start may find again, because their log directories
+        have failed."""
+        places: dict[Key, ManagedDirectory] = {}
         leaving: dict[ManagedDirectory, list[tuple[str, PartitionHandle]]] = {}
         for key in keys:
             with self.futures.alone(key):
@@ -382,6 +384,7 @@ class LogManager:
                     handle = directory.partitions.pop(key)
                     directory.cleaned.pop(key, None)
                     self.compactions.disturb(key)
+                places[key] = directory
                 handle.retire()
                 # Once the mark is released, the next log of this name may be created.
                 renamed = self._rename(directory, names.partition_directory_name(*key), handle, kind)
@@ -390,6 +393,7 @@ class LogManager:
         for directory, logs in leaving.items():
             self._end_renames(directory, logs, kind)
         self._forget_everywhere(keys)
+        return {key for key, directory in places.items() if directory.failed}
 
     def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
         """Renames the directory `name` of a closed log."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import shutil
 import threading
@@ -311,6 +313,71 @@ def test_logs_that_are_deleted_at_the_same_time_share_the_writes_of_the_checkpoi
     logs.open(KEY[0], TOPIC_ID, [19], HERE, SETTINGS)
     assert written == [1, 0]
     manager.close()
+
+
+def opened_logs(paths: dict[Uuid, str], blocking: ThreadPoolExecutor) -> tuple[BrokerLogs, list[PartitionHandle]]:
+    """Returns the logs of a broker, and two of them with a record each."""
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    partitions = logs.open(KEY[0], EARLIER_ID, range(2), HERE, SETTINGS)
+    for each in partitions:
+        each.become_leader(ME, 0)
+        assert each.append(one_record()).error == 0
+    return logs, partitions
+
+
+def test_deletion_is_awaited_until_the_directory_is_renamed(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    logs, [partition, _] = opened_logs(paths, blocking)
+    busy = threading.Event()
+
+    async def story() -> None:
+        blocking.submit(busy.wait)  # takes the only thread of the pool
+        logs.delete(partition)
+        waiting = asyncio.ensure_future(logs.undeleted([KEY, (KEY[0], 1)]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert names.partition_directory_name(*KEY) in os.listdir(paths[HERE])
+        busy.set()
+        assert await waiting == set()
+        assert names.partition_directory_name(*KEY) not in os.listdir(paths[HERE])
+
+    asyncio.run(story())
+
+
+def test_deletion_has_failed_when_the_directory_cannot_be_renamed(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, [partition, _] = opened_logs(paths, blocking)
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    async def story() -> None:
+        monkeypatch.setattr(logs._manager._files, "rename", refuse)
+        logs.delete(partition)
+        assert await logs.undeleted([KEY, (KEY[0], 1)]) == {KEY}
+
+    asyncio.run(story())
+
+
+def test_deletion_has_failed_when_the_broker_stops_before_it_begins(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    logs, [partition, _] = opened_logs(paths, blocking)
+    busy = threading.Event()
+
+    async def story() -> None:
+        blocking.submit(busy.wait)  # takes the only thread of the pool
+        logs.delete(partition)
+        blocking.shutdown(wait=False, cancel_futures=True)
+        assert await logs.undeleted([KEY]) == {KEY}
+
+    asyncio.run(story())
+    busy.set()
 
 
 def test_log_of_a_topic_that_was_deleted_is_created_again_when_no_thread_is_free(

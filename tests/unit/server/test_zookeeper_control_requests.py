@@ -30,6 +30,7 @@ class Broker:
     def __init__(self):
         self.epoch, self.offline, self.lost, self.loaded, self.deleted = CZXID, set(), set(), [], []
         self.counted = []
+        self.held, self.failed = None, set()  # what deletions wait for, and those that fail
         self.topics, self.reads = {"t", "u"}, 0  # those in ZooKeeper, and how often this broker has read them
         self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch)
         self.role_deltas = []
@@ -37,7 +38,7 @@ class Broker:
         self.role_deltas.clear()
         self.requests = ControlRequests(
             ME, self.roots, lambda: self.epoch, self.load, self.is_offline, lambda *key: self.deleted.append(key),
-            self.read_topics, self.read_counts,
+            self.undeleted, self.read_topics, self.read_counts,
         )  # fmt: skip
 
     def is_offline(self, topic, index, *, is_new):
@@ -45,6 +46,11 @@ class Broker:
         been there."""
         key = topic, index
         return key in self.offline or (not is_new and key in self.lost)
+
+    async def undeleted(self, keys):
+        if keys and self.held is not None:
+            await self.held.wait()
+        return self.failed
 
     async def load(self, topics):
         self.loaded += topics
@@ -485,6 +491,33 @@ def test_a_replica_goes_when_stop_replica_deletes_it(broker, version):
     broker(stop_replica(version, deletes=True, index=1), version)
     assert broker.roots.roles.image.topic("t") is None
     assert ID in broker.role_deltas[-1].topics_deleted
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("topic", ["t", "old"])
+def test_stop_replica_answers_when_the_deletion_survives_a_crash(broker, topic, deletes):
+    broker(leader_and_isr(), 7)
+
+    async def run():
+        broker.held = asyncio.Event()
+        stopping = asyncio.ensure_future(broker.requests.stop_replica(stop_replica(topic=topic, deletes=deletes), 4))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert stopping.done() == (not deletes)
+        # Another request does not wait for the deletion.
+        await broker.requests.update_metadata(update_metadata(), 8)
+        broker.held.set()
+        return await stopping
+
+    assert error_of(asyncio.run(run())) == ErrorCode.NONE
+
+
+def test_stop_replica_fails_when_the_directory_of_the_log_cannot_be_renamed(broker):
+    broker(leader_and_isr(), 7)
+    broker.failed = {("t", 0)}
+    assert error_of(broker(stop_replica(), 4)) == ErrorCode.NONE
+    assert error_of(broker(stop_replica(deletes=True, leader_epoch=2), 4)) == ErrorCode.FENCED_LEADER_EPOCH
+    assert error_of(broker(stop_replica(deletes=True), 4)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_deleted_replica_comes_back_when_it_is_assigned_again(broker):

@@ -89,7 +89,8 @@ class ZooKeeperBroker(BrokerServer):
         self._protocol = protocol = InterBrokerProtocol(config.inter_broker_protocol_version)
         self.requests = ControlRequests(
             self.node_id, self._roots, self._broker_epoch, self._load_configs, self._logs.is_offline, self._delete_log,
-            self._read_topics, self._coordinator_topics.read, keeps_epochs=not protocol.has_alter_partition,
+            self._logs.undeleted, self._read_topics, self._coordinator_topics.read,
+            keeps_epochs=not protocol.has_alter_partition,
         )  # fmt: skip
         self._states = StateZnodes(session)
         self._isr_changes = IsrChanges(

@@ -80,9 +80,10 @@ class ControlRequests:
 
     `broker_epoch` returns the czxid of this broker's registration. `load_configs` reads the settings of topics before
     this broker opens their first log. `is_offline` says whether the log of a replica is or may be in a failed
-    directory. `delete_log` deletes a log that this broker found at its start and that has no role yet. `read_topics`
-    returns the names of the topics in ZooKeeper, or None if they cannot be read. `read_counts` reads the numbers of
-    partitions of the coordinators' topics among the given topics, before an image contains these topics.
+    directory. `delete_log` deletes a log that this broker found at its start and that has no role yet. `undeleted`
+    waits until the deletions of these logs survive a crash, and returns the logs for which that has failed.
+    `read_topics` returns the names of the topics in ZooKeeper, or None if they cannot be read. `read_counts` reads the
+    numbers of partitions of the coordinators' topics among the given topics, before an image contains these topics.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ControlRequests:
         load_configs: Callable[[list[str]], Awaitable[None]],
         is_offline: IsOffline,
         delete_log: Callable[[str, int], None],
+        undeleted: Callable[[Collection[tuple[str, int]]], Awaitable[Collection[tuple[str, int]]]],
         read_topics: Callable[[], Awaitable[Collection[str] | None]],
         read_counts: Callable[[Iterable[str]], Awaitable[None]],
         *,
@@ -106,6 +108,7 @@ class ControlRequests:
         self._load_configs = load_configs
         self._is_offline = is_offline
         self._delete_log = delete_log
+        self._undeleted = undeleted
         self._read_topics = read_topics
         self._read_counts = read_counts
         self._decided_in: dict[tuple[str, int], int] | None = {} if keeps_epochs else None
@@ -228,29 +231,41 @@ class ControlRequests:
     # --- StopReplica ---
 
     async def stop_replica(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
-        """Ends roles of this broker, and deletes replicas. Raises KafkaError for a stale request or a KRaft
-        controller."""
+        """Ends roles of this broker, and deletes replicas. Raises KafkaError for a stale request or a KRaft controller.
+
+        The response to a deletion is sent when a crash no longer brings the log back. A topic may have no id on disk,
+        and a later topic of the same name would adopt the log.
+        """
+        errors: list[ErrorCode] = []
+        stops = list(_asked_stops(request))
         async with self._turn:
             self._check(request)
-            errors: list[tuple[str, int, int]] = []
-            for part in _parts(list(_asked_stops(request))):
+            for part in _parts(stops):
                 if errors:
                     await asyncio.sleep(0)
                     self._check(request)  # this broker may have registered again in the meantime
                 errors += self._stop(part)
-            made = StopReplicaResponse.StopReplicaPartitionError
-            return StopReplicaResponse(
-                partition_errors=[
-                    made(topic_name=name, partition_index=index, error_code=error) for name, index, error in errors
-                ]
-            )
+        outcome = list(zip(((stop.topic, stop.partition) for stop in stops), stops, errors, strict=True))
+        deleted = {key for key, stop, error in outcome if stop.deletes and error == ErrorCode.NONE}
+        failed = deleted.intersection(await self._undeleted(deleted))
+        made = StopReplicaResponse.StopReplicaPartitionError
+        return StopReplicaResponse(
+            partition_errors=[
+                made(
+                    topic_name=stop.topic,
+                    partition_index=stop.partition,
+                    error_code=ErrorCode.KAFKA_STORAGE_ERROR if key in failed else error,
+                )
+                for key, stop, error in outcome
+            ]
+        )
 
-    def _stop(self, stops: Iterable[Stop]) -> list[tuple[str, int, int]]:
+    def _stop(self, stops: Iterable[Stop]) -> list[ErrorCode]:
         """Ends the roles of these partitions, or deletes them. Returns the error of each."""
         image = self._roots.roles.image
         stopped: list[PartitionState] = []
         deleted: list[tuple[TopicKey, int]] = []
-        errors: list[tuple[str, int, int]] = []
+        errors: list[ErrorCode] = []
         for stop in stops:
             topic = image.topic(stop.topic)
             known = None if topic is None else image.partition(topic, stop.partition)
@@ -271,7 +286,7 @@ class ControlRequests:
             else:
                 # The epochs remain the same, because the next LeaderAndIsr has a newer leader epoch.
                 stopped.append(role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER))
-            errors.append((stop.topic, stop.partition, error))
+            errors.append(error)
         self._roots.take_roles(stopped)
         self._roots.delete_replicas(deleted)
         for key, index in deleted:

@@ -9,8 +9,9 @@ from typing import Final
 
 from kafkacore.controller.zookeeper.events import Event, Priority
 
-# Once this many events in sequence have overtaken waiting events of a lower priority, one event of the lowest waiting
-# priority runs. So a stream of ISR changes delays an operator's request but does not starve it.
+# Once this many events in sequence have overtaken waiting events of a lower priority, the event that has waited longest
+# in a lower priority runs. So a stream of ISR changes delays an operator's request but does not starve it. The lowest
+# priority would not do: upkeep comes back as soon as it has run, so it would starve the request.
 PATIENCE: Final = 64
 
 
@@ -76,4 +77,4 @@ class EventQueue:
         if self._overtaking < PATIENCE:
             return filled[0]
         self._overtaking = 0
-        return filled[-1]
+        return min(filled[1:], key=lambda events: events[0].queued_s)

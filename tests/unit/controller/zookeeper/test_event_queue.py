@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 
 from kafkacore.controller.zookeeper.event_queue import PATIENCE, EventQueue
 from kafkacore.controller.zookeeper.events import Event, Notification, Priority
@@ -74,6 +75,29 @@ def test_lowest_class_has_a_turn_when_others_overtake_it_all_the_time():
     for _ in range(2 * PATIENCE):
         queue.put(Urgent())
     assert upkeep in taken(queue, PATIENCE)
+
+
+def test_request_has_a_turn_when_upkeep_comes_back_whenever_it_has_run():
+    async def story():
+        queue, order, clock = EventQueue(), [], itertools.count()
+
+        def put(event):
+            event.queued_s = float(next(clock))
+            queue.put(event)
+
+        topics = TopicChange()
+        put(Upkeep())
+        put(topics)
+        while topics not in order and len(order) < 4 * PATIENCE:
+            put(Urgent())
+            event = await queue.take()
+            order.append(event)
+            if isinstance(event, Upkeep):
+                put(Upkeep())
+        return order
+
+    order = asyncio.run(story())
+    assert [type(each) for each in order if isinstance(each, (Upkeep, TopicChange))] == [Upkeep, TopicChange]
 
 
 def test_clear_hands_over_every_event_and_forgets_their_keys():

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore.controller.zookeeper.request_batches import ControlRequest
 from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker, Surroundings
-from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.errors import KafkaError, ProtocolError
 from kafkacore.runtime.sampling import Distribution
 
 LOG: Final = logging.getLogger("kafkacore.controller")
@@ -78,12 +78,14 @@ class Sender:
             if self._is_closed:
                 return
             self._waiting.popleft()
-            self._answered_ms.record((now_s() - changed_s) * 1000)
-            self._note(request, response)
+            if response is not None:
+                self._answered_ms.record((now_s() - changed_s) * 1000)
+                self._note(request, response)
         self._task = None
 
     async def _send(self, request: ControlRequest) -> Any:
-        """Sends a request until the broker answers, and returns the response."""
+        """Sends a request until the broker answers, and returns the response. Returns None for a request that cannot be
+        encoded: it would hold up all later requests for ever."""
         while True:
             try:
                 return await self._surroundings.send(
@@ -93,6 +95,10 @@ class Sender:
                 LOG.warning("broker %d does not answer request %d, which will be sent again: %s",
                             self.broker.broker_id, request.api_key, error)  # fmt: skip
             except Exception:
+                if not _can_be_encoded(request):
+                    LOG.exception("request %d to broker %d cannot be encoded and is dropped",
+                                  request.api_key, self.broker.broker_id)  # fmt: skip
+                    return None
                 # The response is unreadable, or this code has a bug. Without a retry, the broker would get no more
                 # requests.
                 LOG.exception("request %d to broker %d failed and will be sent again",
@@ -114,6 +120,14 @@ class Sender:
             await over
         finally:
             timer.cancel()
+
+
+def _can_be_encoded(request: ControlRequest) -> bool:
+    try:
+        request.body.encode(request.api_version)
+    except ProtocolError:
+        return False
+    return True
 
 
 def _end(pause: asyncio.Future[None]) -> None:

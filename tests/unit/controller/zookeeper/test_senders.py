@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from kafkacore.controller.zookeeper.request_batches import ControlRequest
 from kafkacore.controller.zookeeper.senders import RETRY_MS, Senders
 from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker
+from kafkacore.protocol.messages import StopReplicaRequest
 from kafkacore.runtime.sampling import Distribution
 from kafkacore.zookeeper.znodes import BrokerRegistration, Endpoint
 
@@ -15,7 +16,7 @@ def broker(epoch, endpoints=ENDPOINTS):
 
 
 def request(number):
-    return ControlRequest(number, 0, None)
+    return ControlRequest(number, 0, StopReplicaRequest())
 
 
 class Wire:
@@ -131,6 +132,30 @@ def test_sender_goes_on_after_an_answer_that_it_cannot_read():
         await turns()
         assert [api_key for _, _, api_key in wire.sent] == [4, 4, 6]
         assert not senders.waiting(5)
+
+    asyncio.run(story())
+
+
+def test_sender_drops_a_request_when_it_cannot_be_encoded(caplog):
+    async def story():
+        wire = Wire()
+        send = wire.send
+
+        async def encoded(to, listener, api_key, api_version, body):
+            body.encode(api_version)
+            return await send(to, listener, api_key, api_version, body)
+
+        wire.send = encoded
+        senders = wire.senders()
+        senders.add(broker(1))
+        senders.deliver(broker(1), ControlRequest(4, 0, StopReplicaRequest(controller_epoch=1 << 31)), 0.0)
+        senders.deliver(broker(1), request(6), 0.0)
+        await turns()
+        assert wire.answered == [(1, 6, "answer")]
+        assert not wire.pauses
+        assert not senders.waiting(5)
+        [logged] = [each.getMessage() for each in caplog.records if each.exc_info]
+        assert "cannot be encoded" in logged
 
     asyncio.run(story())
 

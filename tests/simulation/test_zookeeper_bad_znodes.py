@@ -165,3 +165,25 @@ def valid(world, path):
     if parent == paths.ISR_CHANGES:
         return znodes.encode_isr_change([("events", 0)])
     return znodes.encode_log_dir_event(1) if parent == paths.LOG_DIR_EVENTS else b""
+
+
+def test_partition_keeps_its_state_when_its_leader_epoch_is_the_highest(caplog):
+    def story(world):
+        started(world)
+        path = paths.partition_state("events", 0)
+        world.put_znode(path, json.dumps(json.loads(world.node(path).data) | {"leader_epoch": (1 << 31) - 1}).encode())
+        kept, epoch = snapshot(world)
+        world.move_controller()
+        world.wait_for(lambda: world.active() is not None and world.controller_epoch() > epoch)
+        world.kill(world.state("events", 0)["leader"])
+        world.wait_for(lambda: world.active() is not None and len(world.active().controller.context.brokers) == 2)
+        world.settle()
+        world.create_topic("after", {0: [1, 2, 3]})
+        world.wait_for(lambda: all(("after", 0) in life.model.metadata for life in world.alive()))
+        assert snapshot(world)[0] == kept
+        assert not [each.getMessage() for each in caplog.records if each.exc_info]
+        assert any("create the topic again" in each.getMessage() for each in caplog.records)
+        world.delete_topic("events")
+        world.settle()
+
+    run_cluster(story)

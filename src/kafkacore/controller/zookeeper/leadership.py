@@ -13,6 +13,8 @@ NO_LEADER_EPOCH: Final = -1
 EPOCH_DURING_DELETE: Final = -2
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+MAX_LEADER_EPOCH: Final = (1 << 31) - 1  # the highest leader epoch that a request to a broker can contain
+NO_NEXT_EPOCH: Final = f"its leader epoch is {MAX_LEADER_EPOCH}, the highest possible one; create the topic again"
 
 Ids = tuple[int, ...]
 
@@ -27,6 +29,11 @@ class LeaderAndIsr(NamedTuple):
     recovery_state: int
     partition_epoch: int
     controller_epoch: int
+
+    @property
+    def has_next_epoch(self) -> bool:
+        """Whether the leadership can change. An administrator can write a state znode with the highest epoch."""
+        return self.leader_epoch < MAX_LEADER_EPOCH
 
     # Thousands of partitions change at once. So these methods avoid `_replace`, which takes several times as long.
 

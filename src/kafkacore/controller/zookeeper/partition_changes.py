@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkacore.controller.zookeeper import elections
 from kafkacore.controller.zookeeper.context import ControllerContext
 from kafkacore.controller.zookeeper.elections import Choice, Election
-from kafkacore.controller.zookeeper.leadership import RECOVERING, Assignment, Ids, LeaderAndIsr, first_leadership
+from kafkacore.controller.zookeeper.leadership import (
+    NO_NEXT_EPOCH,
+    RECOVERING,
+    Assignment,
+    Ids,
+    LeaderAndIsr,
+    first_leadership,
+)
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.runtime.slices import Work
 
@@ -145,6 +152,9 @@ def _choose(
         was = context.leaderships[row]
         if was is None:
             outcome.failed[row] = "it has no state in ZooKeeper"
+            continue
+        if not was.has_next_epoch:
+            outcome.failed[row] = NO_NEXT_EPOCH
             continue
         kind = context.assignments[row], was.isr
         choice = decided.get(kind) if are_alike else None

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkacore.controller.zookeeper.context import ControllerContext, Replica
-from kafkacore.controller.zookeeper.leadership import NO_LEADER, LeaderAndIsr, without
+from kafkacore.controller.zookeeper.leadership import NO_LEADER, NO_NEXT_EPOCH, LeaderAndIsr, without
 from kafkacore.controller.zookeeper.partition_changes import MAX_CONFLICTS, reload
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
 from kafkacore.controller.zookeeper.request_batches import RequestBatch
@@ -110,7 +110,7 @@ async def _leave_isrs(
     failed: dict[int, str] = {}
     pending: Collection[int] = rows
     for _ in range(MAX_CONFLICTS):
-        changes = await controller.access.in_slices(_smaller(context, pending, leaving))
+        changes = await controller.access.in_slices(_smaller(context, pending, leaving, failed))
         if not changes:
             return written, failed
         updated = await controller.states.update(context, changes)
@@ -126,14 +126,18 @@ async def _leave_isrs(
 
 
 def _smaller(
-    context: ControllerContext, rows: Iterable[int], leaving: Mapping[int, set[int]]
+    context: ControllerContext, rows: Iterable[int], leaving: Mapping[int, set[int]], failed: dict[int, str]
 ) -> Work[dict[int, LeaderAndIsr]]:
     changes: dict[int, LeaderAndIsr] = {}
     for row in rows:
-        was = context.leaderships[row]
-        if was is not None and (now := _left_by(was, leaving[row], context.epoch)) is not was:
-            changes[row] = now
         yield
+        was = context.leaderships[row]
+        if was is None or (now := _left_by(was, leaving[row], context.epoch)) is was:
+            continue
+        if was.has_next_epoch:
+            changes[row] = now
+        elif not context.is_deleted(row):
+            failed[row] = NO_NEXT_EPOCH
     return changes
 
 

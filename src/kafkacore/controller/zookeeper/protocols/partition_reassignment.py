@@ -20,6 +20,7 @@ from kafkacore.controller.zookeeper.events import Event, Notification, Priority,
 from kafkacore.controller.zookeeper.leadership import (
     NO_ASSIGNMENT,
     NO_LEADER,
+    NO_NEXT_EPOCH,
     Assignment,
     Ids,
     LeaderAndIsr,
@@ -305,8 +306,10 @@ async def next_leader_epochs(controller: ZooKeeperController, rows: Collection[i
         changes: dict[int, LeaderAndIsr] = {}
         for row in pending:
             was = context.leaderships[row]
-            if was is not None:
+            if was is not None and was.has_next_epoch:
                 changes[row] = was.next_epoch(context.epoch)
+            elif was is not None:
+                failed[row] = NO_NEXT_EPOCH
         updated = await controller.states.update(context, changes)
         for row, now in updated.written.items():
             context.leaderships[row] = now

@@ -129,8 +129,9 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> int:
     text = (data or b"").strip()
-    if not re.fullmatch(rb"-?[0-9]{1,10}", text) or not INT32[0] <= int(text) <= INT32[1]:
-        raise MalformedZnodeError(f"the controller epoch must be a number, not {_short(data)}")
+    # The next controller must be able to raise the epoch.
+    if not re.fullmatch(rb"-?[0-9]{1,10}", text) or not INT32[0] <= int(text) < INT32[1]:
+        raise MalformedZnodeError(f"the controller epoch must be a number below {INT32[1]}, not {_short(data)}")
     return int(text)
 
 

@@ -143,6 +143,7 @@ BAD = [
     (znodes.decode_reassignments, {"version": 1}),
     (znodes.decode_preferred_election, {"version": 1, "partitions": [{"topic": "a", "partition": "0"}]}),
     (znodes.decode_controller, {"version": 1}),
+    (znodes.decode_controller_epoch, (1 << 31) - 1),
     (znodes.decode_producer_id_block, {"version": 1, "broker": 1, "block_start": "5", "block_end": "4"}),
     (znodes.decode_producer_id_block, {"version": 1, "broker": 1, "block_start": "x", "block_end": "4"}),
     (znodes.decode_producer_id_block, {"version": 1, "broker": 1, "block_start": "0", "block_end": str(1 << 63)}),

@@ -4,6 +4,7 @@ closed."""
 import contextlib
 import os
 import socket
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -123,9 +124,11 @@ def test_closed_connection_leaves_the_epoll_set_when_a_child_holds_its_descripto
 def copy_of_other_end(peer: socket.socket) -> int:
     """Returns a copy of the descriptor at the other end of a connection within this process."""
     for handle in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as end:
-            if end.getpeername() == peer.getsockname():
-                return os.dup(handle)
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(handle).st_mode):
+                with socket.socket(fileno=os.dup(handle)) as end:
+                    if end.getpeername() == peer.getsockname():
+                        return os.dup(handle)
     raise AssertionError("no descriptor of this process is the other end")
 
 

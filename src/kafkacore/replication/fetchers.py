@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.replication.request_rates import RequestRates
+from kafkacore.runtime.watched import watch
 
+LOG: Final = logging.getLogger("kafkacore.replication")
+RETRY_S: Final = 1.0  # the time until the next attempt to make a fetcher
 _INT32: Final = 1 << 32
 _TRUNCATION_LOOK_S: Final = 0.01
 
@@ -72,7 +76,7 @@ class Fetcher(Protocol):
 
 class MakeFetcher(Protocol):
     """Makes a fetcher, which starts to fetch when it gets its first partition. `address` is None while the broker's
-    address is not known."""
+    address is not known. Raises OSError if no file descriptor is free."""
 
     def __call__(self, source_id: int, number: int, address: Address | None, /) -> Fetcher: ...
 
@@ -80,9 +84,15 @@ class MakeFetcher(Protocol):
 class Fetchers:
     """All fetchers of a broker. Belongs to the event loop of the replica manager."""
 
-    def __init__(self, count: int, make: MakeFetcher, read_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        count: int,
+        make: MakeFetcher,
+        read_ns: Callable[[], int] = time.monotonic_ns,
+        on_fault: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         """Creates the manager without fetchers. `count` is num.replica.fetchers. `read_ns` reads the clock for the
-        rates.
+        rates. `on_fault` is called if the move of partitions between fetchers fails.
         """
         self._count = count
         self._make = make
@@ -93,6 +103,9 @@ class Fetchers:
         # partitions that are moving to another fetcher of the same leader
         self._moving: dict[PartitionHandle, Follow] = {}
         self._mover: asyncio.Task[None] | None = None
+        self._unmade: set[tuple[int, int]] = set()  # the fetchers that could not be made
+        self._retry: asyncio.TimerHandle | None = None
+        self._on_fault = on_fault
         self._closed = False
         self._rates = RequestRates(read_ns)
 
@@ -134,10 +147,32 @@ class Fetchers:
             for each in group:
                 self._of[each.partition] = key
                 self._followed[each.partition] = each
-            fetcher = self._fetchers.get(key)
-            if fetcher is None:
+            fetcher = self._fetcher(key)
+            if fetcher is not None:
+                fetcher.follow(group)
+
+    def _fetcher(self, key: tuple[int, int]) -> Fetcher | None:
+        """Returns the fetcher with this key, or None if it cannot be made now. In that case `_follow_waiting` tries
+        again."""
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            try:
                 fetcher = self._fetchers[key] = self._make(*key, self._addresses.get(key[0]))
-            fetcher.follow(group)
+            except (OSError, MemoryError) as error:
+                if key not in self._unmade:
+                    self._unmade.add(key)
+                    LOG.warning(
+                        "fetcher %d of broker %d cannot be made: %r; this broker tries again", key[1], key[0], error
+                    )
+                if self._retry is None:
+                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._follow_waiting)
+            else:
+                self._unmade.discard(key)
+        return fetcher
+
+    def _follow_waiting(self) -> None:
+        self._retry = None
+        self.follow([each for partition, each in self._followed.items() if self._of[partition] not in self._fetchers])
 
     def stop(self, partitions: Iterable[PartitionHandle]) -> None:
         """Stops fetching these partitions. Call this before a partition becomes a leader, is deleted, or has no leader.
@@ -150,7 +185,9 @@ class Fetchers:
                 del self._followed[partition]
                 stopped.setdefault(key, []).append(partition)
         for key, group in stopped.items():
-            self._fetchers[key].stop(group)
+            fetcher = self._fetchers.get(key)
+            if fetcher is not None:
+                fetcher.stop(group)
 
     def resize(self, count: int) -> None:
         """Moves the partitions to the fetchers that their names now select. Call this when num.replica.fetchers has
@@ -164,16 +201,19 @@ class Fetchers:
         self._moving |= {each.partition: each for each in followed}
         if self._moving and self._mover is None:
             self._mover = asyncio.get_running_loop().create_task(self._move())
+            watch(self._mover, self._on_fault)
 
     async def _move(self) -> None:
         """Moves partitions to other fetchers. Two fetchers must not change a log in the same leader epoch, so the new
         fetcher starts when the old fetchers have released the partition."""
-        while self._moving:
-            moving = dict(self._moving)
-            for fetcher in tuple(self._fetchers.values()):
-                await fetcher.settled()
-            self.follow([each for partition, each in moving.items() if self._moving.get(partition) is each])
-        self._mover = None
+        try:
+            while self._moving:
+                moving = dict(self._moving)
+                for fetcher in tuple(self._fetchers.values()):
+                    await fetcher.settled()
+                self.follow([each for partition, each in moving.items() if self._moving.get(partition) is each])
+        finally:
+            self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
         """Returns the measures of each fetcher that has partitions. Apache Kafka ends a fetcher without partitions, so
@@ -197,8 +237,9 @@ class Fetchers:
     async def close(self) -> None:
         """Closes all connections. After this returns, no fetcher appends to a log or truncates one."""
         self._closed = True
-        if self._mover is not None:
-            self._mover.cancel()
+        for pending in (self._mover, self._retry):
+            if pending is not None:
+                pending.cancel()
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._moving.clear()

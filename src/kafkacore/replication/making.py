@@ -43,10 +43,11 @@ def make_fetchers(
     read_threads: Callable[[], Threads] | None,
     watch_link: WatchLink | None = None,
     quota: ReplicationQuota | None = None,
+    on_fault: Callable[[BaseException], None] = lambda error: None,
 ) -> Fetchers:
     """Returns the fetchers of a broker. `connect` makes connections as `loop.create_connection` does; if it is None,
     the running loop makes them. If `read_threads` is None, there are no processors, and the running loop drives the
-    fetchers. `quota` limits the bytes of throttled partitions that fetchers read.
+    fetchers. `quota` limits the bytes of throttled partitions that fetchers read. `on_fault` is passed to the result.
     """
     limits = ClientLimits(
         request_timeout_ms=config.replica_socket_timeout_ms,
@@ -92,4 +93,4 @@ def make_fetchers(
         )  # fmt: skip
 
     make: MakeFetcher = make_on_loop if read_threads is None else make_on_processor
-    return Fetchers(config.num_replica_fetchers, make, environment.monotonic_ns)
+    return Fetchers(config.num_replica_fetchers, make, environment.monotonic_ns, on_fault)

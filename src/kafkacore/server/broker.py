@@ -125,7 +125,7 @@ class BrokerServer:
             config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,
             fetchers=make_fetchers(
                 config, environment, world.random, world.connect, self._broker_epoch,
-                None if world.make_plane else self._threads, world.watch_link, self.quotas.follower,
+                None if world.make_plane else self._threads, world.watch_link, self.quotas.follower, on_fault,
             ),
             send=self._send, broker_epoch=self._broker_epoch, on_fault=on_fault,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,14 @@ class RecordedFetcher:
 class Made:
     def __init__(self, count: int = 1) -> None:
         self.of: dict[tuple[int, int], RecordedFetcher] = {}
-        self.fetchers = Fetchers(count, self._make)
+        self.lack: Exception | None = None  # what `_make` raises
+        self.faults: list[BaseException] = []
+        self.fetchers = Fetchers(count, self._make, on_fault=self.faults.append)
 
     def _make(self, source_id: int, number: int, address: Address | None) -> RecordedFetcher:
         assert (source_id, number) not in self.of
+        if self.lack is not None:
+            raise self.lack
         made = self.of[source_id, number] = RecordedFetcher(address)
         return made
 
@@ -173,3 +178,84 @@ def test_fetchers_follow_nothing_when_metadata_arrives_after_their_close(partiti
     made.fetchers.follow([Follow(partitions[0], 2, 5)])
     assert made.of == {}, "nobody would close this fetcher"
     assert made.fetchers.followed() == []
+
+
+@pytest.mark.parametrize("lack", [OSError(errno.EMFILE, "Too many open files"), MemoryError()])
+def test_fetcher_is_made_later_when_nothing_is_left_for_it(
+    lack: Exception,
+    partitions: list[PartitionHandle],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("kafkacore.replication.fetchers.RETRY_S", 0)
+
+    async def run() -> None:
+        made = Made()
+        made.fetchers.follow([Follow(partitions[3], 3, 6)])
+        made.lack = lack
+        made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 2, 5), Follow(partitions[2], 3, 6)])
+        assert list(made.of) == [(3, 0)]
+        assert made.of[3, 0].followed == {2: 6, 3: 6}, "the other fetchers are not disturbed"
+        await moved(made)
+        assert caplog.text.count("fetcher 0 of broker 2 cannot be made") == 1
+        made.fetchers.stop([partitions[1]])
+        made.fetchers.brokers({2: Address("b", 9092)}, 7)
+        made.lack = None
+        await moved(made)
+        assert made.of[2, 0].followed == {0: 5}
+        assert made.of[2, 0].address == ("b", 9092)
+        assert made.of[3, 0].followed == {2: 6, 3: 6}
+
+    asyncio.run(run())
+
+
+def test_partitions_keep_waiting_for_a_fetcher_when_the_number_changes(
+    partitions: list[PartitionHandle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkacore.replication.fetchers.RETRY_S", 0)
+
+    async def run() -> None:
+        made = Made()
+        made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
+        made.lack = OSError(errno.ENFILE, "Too many open files in system")
+        made.fetchers.resize(3)
+        await moved(made)
+        made.fetchers.resize(2)
+        await moved(made)
+        assert list(made.of) == [(2, 0)]
+        made.lack = None
+        await moved(made)
+        followed = {key: sorted(each.followed) for key, each in made.of.items()}
+        assert followed == {(2, 0): [1, 3], (2, 1): [0, 2]}
+        assert not made.faults
+
+    asyncio.run(run())
+
+
+def test_fetchers_make_none_when_they_are_closed_before_the_next_attempt(
+    partitions: list[PartitionHandle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkacore.replication.fetchers.RETRY_S", 0)
+
+    async def run() -> None:
+        made = Made()
+        made.lack = OSError(errno.EMFILE, "Too many open files")
+        made.fetchers.follow([Follow(partitions[0], 2, 5)])
+        await made.fetchers.close()
+        made.lack = None
+        await moved(made)
+        assert made.of == {}
+
+    asyncio.run(run())
+
+
+def test_fault_is_reported_when_partitions_cannot_move(partitions: list[PartitionHandle]) -> None:
+    async def run() -> None:
+        made = Made()
+        made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
+        made.lack = RuntimeError("broken")
+        made.fetchers.resize(3)
+        await moved(made)
+        assert [str(each) for each in made.faults] == ["broken"]
+
+    asyncio.run(run())

@@ -332,7 +332,7 @@ class LogManager:
             held_id = handle.topic_id
             if shown(held_id) == ZERO or is_made(topic_id):
                 if held_id != topic_id:
-                    handle.assign_topic_id(topic_id)
+                    self._assign_topic_id(handle, topic_id)
             elif held_id != topic_id:
                 LOG.warning("%s-%d: renaming its log, which has topic id %s, not %s", *key, held_id, topic_id)
                 strays.append(key)
@@ -340,6 +340,16 @@ class LogManager:
             settled[key] = handle
         self.delete(strays, names.Kind.STRAY)
         return settled
+
+    def _assign_topic_id(self, handle: PartitionHandle, topic_id: Uuid) -> None:
+        try:
+            handle.assign_topic_id(topic_id)
+        except OSError as error:
+            # The failed write has taken the log directory offline. The log keeps its place, so that requests for it get
+            # KAFKA_STORAGE_ERROR, and the caller still gets the topic's other logs.
+            LOG.error("the topic id could not be written: %s", error.strerror)  # noqa: TRY400 - the disk is at fault
+            # An offline log takes the id without its file.
+            handle.assign_topic_id(topic_id)
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
         """Assigns all logs to `path`. Without `path`, assigns each log to the directory with the fewest logs. The

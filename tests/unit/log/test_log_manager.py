@@ -419,6 +419,30 @@ def test_log_stays_when_its_topic_gets_an_id(tmp_path: Path, caplog: pytest.LogC
     manager.close()
 
 
+def test_topic_gets_its_other_logs_when_the_id_of_one_cannot_be_written(tmp_path: Path) -> None:
+    told: list[str] = []
+    paths = tmp_path / "bad", tmp_path / "good"
+    for path in paths:
+        path.mkdir()
+    manager = manager_of(*paths, on_failure=told.append)
+    lost, kept = (manager.create("orders", made_id("orders"), [at], str(path))[0] for at, path in enumerate(paths))
+    for handle in (lost, kept):
+        handle.become_leader(1, 5)
+        assert handle.append(batch()).error == 0
+    # No file of this name can be written now.
+    for name in ("partition.metadata", "partition.metadata.tmp"):
+        (paths[0] / "orders-0" / name).mkdir()
+    given = Uuid.random()
+    made = manager.create("orders", given, range(3))
+    assert made[:2] == [lost, kept]
+    assert [each.topic_id for each in made] == [given] * 3
+    manager.check_directories()
+    assert told == [str(paths[0])]
+    assert [each.append(batch()).error for each in (lost, kept)] == [56, 0]
+    assert manager.create("orders", given, range(3)) == made
+    manager.close()
+
+
 def test_deletion_waits_when_no_descriptor_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next log with the same name must not find the directory of the deleted one."""
     manager = manager_of(tmp_path)

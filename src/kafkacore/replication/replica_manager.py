@@ -284,9 +284,9 @@ class ReplicaManager:
         return leads and chunk.alike(at, count)
 
     def _open(self, hosted: Hosted, indexes: Sequence[int], directory: Uuid) -> None:
+        logs = self._logs.open(hosted.name, hosted.topic_id, indexes, directory, hosted.settings.log)
         self._topics[hosted.topic_id] = self._by_name[hosted.name] = hosted
         self._changed.add(hosted.topic_id)
-        logs = self._logs.open(hosted.name, hosted.topic_id, indexes, directory, hosted.settings.log)
         if self._edges is not None:
             for log in logs:
                 log.report_to(self._edges)

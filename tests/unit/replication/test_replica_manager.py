@@ -555,3 +555,14 @@ def test_roles_of_many_partitions_change_by_one_native_call_for_each_chunk(
         ("leader", index % 3 != 1) for index in range(count)
     ]
     assert world.followers.now == {}
+
+
+def test_topic_is_not_hosted_when_its_logs_cannot_be_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> list[PartitionHandle]:
+        raise OSError("broken")
+
+    monkeypatch.setattr(world.logs, "open", fail)
+    with pytest.raises(OSError, match="broken"):
+        world.topic("a", ID_A, partition(ID_A, 0))
+    assert world.replicas.by_name("a", 0) is None
+    assert world.replicas.traffic()[1] == []

@@ -32,7 +32,8 @@ class Broker:
         self.counted = []
         self.held, self.failed = None, set()  # what deletions wait for, and those that fail
         self.topics, self.reads = {"t", "u"}, 0  # those in ZooKeeper, and how often this broker has read them
-        self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch)
+        self.faults = []
+        self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch, self.faults.append)
         self.role_deltas = []
         self.roots.roles.subscribe(lambda image, delta: self.role_deltas.append(delta))
         self.role_deltas.clear()
@@ -628,3 +629,16 @@ def test_a_follower_learns_where_its_leader_is_when_update_metadata_comes_after_
     broker(update_metadata(), 8)
     assert broker.roots.roles.image.brokers[OTHER].endpoint("PLAINTEXT").port == 9092
     assert broker.role("t", 0).leader == OTHER
+
+
+def test_broker_reports_a_fault_when_its_roles_cannot_be_applied(broker):
+    """The image already contains the roles, so a repeated LeaderAndIsr would not apply them either."""
+
+    def fail(image, delta):
+        if image.topic("t") is not None:
+            raise OSError("no descriptor is free")
+
+    broker.roots.roles.subscribe(fail)
+    with pytest.raises(OSError, match="no descriptor is free"):
+        broker(leader_and_isr(), 7)
+    assert [str(each) for each in broker.faults] == ["no descriptor is free"]

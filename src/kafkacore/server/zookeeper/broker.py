@@ -76,7 +76,7 @@ class ZooKeeperBroker(BrokerServer):
         """Creates the broker. `loop` is the controllers' loop. `parts` are the other arguments of BrokerServer."""
         self._session, self._controllers_loop = session, loop
         self._controller = controller
-        self._roots = ZooKeeperRoots(config.node_id, metadata_version, self._broker_epoch)
+        self._roots = ZooKeeperRoots(config.node_id, metadata_version, self._broker_epoch, parts["on_fault"])
         channel: Any = ZooKeeperChannel(
             controller.lanes, loop, self._where, controller.ask, config.controller_socket_timeout_ms
         )

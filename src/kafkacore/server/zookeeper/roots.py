@@ -91,19 +91,27 @@ def directories_of_view(replicas: Sequence[int], offline: Sequence[int]) -> tupl
 class ZooKeeperRoots:
     """Belongs to the data plane's loop. `broker_epoch` returns the czxid of this broker's registration, or -1.
 
-    Every method publishes each image at most once, and raises the errors of the subscribers.
+    Every method publishes each image at most once. If a subscriber fails, it has applied only a part of the image. Then
+    the method calls `on_fault`, because the node must stop, and raises the subscriber's error.
     """
 
-    def __init__(self, node_id: int, metadata_version: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        metadata_version: int,
+        broker_epoch: Callable[[], int],
+        on_fault: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         """Creates both images, still empty. `metadata_version` is the level of inter.broker.protocol.version."""
         self._node_id = node_id
+        self._on_fault = on_fault
         self._broker_epoch = broker_epoch
         self.roles = MetadataPublisher()
         self.view = MetadataPublisher()
         self.controller_id = NO_LEADER  # as in the last UpdateMetadata
         level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)
         for publisher in (self.roles, self.view):
-            _publish(publisher, lambda edit: edit.set_feature(level, -1))
+            self._publish(publisher, lambda edit: edit.set_feature(level, -1))
 
     # --- roles ---
 
@@ -163,7 +171,7 @@ class ZooKeeperRoots:
                 edit.remove_topic(RemoveTopicRecord(topic_id=key.topic_id), -1)
 
         if states or gone:
-            _publish(self.roles, work)
+            self._publish(self.roles, work)
 
     # --- the image that clients see ---
 
@@ -184,9 +192,9 @@ class ZooKeeperRoots:
             _put(edit, _with_ids(edit, self.view.image, states))
             _drop(edit, gone)
 
-        _publish(self.view, work)
+        self._publish(self.view, work)
         if _brokers_differ(self.roles.image.brokers, self.view.image.brokers):
-            _publish(self.roles, lambda edit: _set_brokers(edit, live, self._node_id, self._broker_epoch()))
+            self._publish(self.roles, lambda edit: _set_brokers(edit, live, self._node_id, self._broker_epoch()))
 
     def add_to_view(self, states: Sequence[PartitionState]) -> None:
         """Adds more partitions from the UpdateMetadata that `take_view` has applied."""
@@ -201,7 +209,7 @@ class ZooKeeperRoots:
                 edit.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
 
         if gone:
-            _publish(self.view, work)
+            self._publish(self.view, work)
         roles = self.roles.image
         self.take_roles(
             role_of(key, known, NO_LEADER)
@@ -213,7 +221,7 @@ class ZooKeeperRoots:
 
     def _take(self, publisher: MetadataPublisher, states: Sequence[PartitionState]) -> None:
         if states:
-            _publish(publisher, lambda edit: _put(edit, _with_ids(edit, publisher.image, states)))
+            self._publish(publisher, lambda edit: _put(edit, _with_ids(edit, publisher.image, states)))
 
     # --- configurations ---
 
@@ -228,14 +236,17 @@ class ZooKeeperRoots:
                 if before.get(key) != values.get(key)
             ]
             if records:
-                _publish(publisher, lambda edit, records=records: [edit.set_config(each, -1) for each in records])  # type: ignore[misc]
+                self._publish(publisher, lambda edit, records=records: [edit.set_config(each, -1) for each in records])  # type: ignore[misc]
 
-
-def _publish(publisher: MetadataPublisher, work: Callable[[Edit], object]) -> None:
-    base = publisher.image
-    edit = Edit(base)
-    work(edit)
-    publisher.adopt(edit.freeze(base.offset + 1, 0, -1), edit.delta)
+    def _publish(self, publisher: MetadataPublisher, work: Callable[[Edit], object]) -> None:
+        base = publisher.image
+        edit = Edit(base)
+        work(edit)
+        try:
+            publisher.adopt(edit.freeze(base.offset + 1, 0, -1), edit.delta)
+        except Exception as error:
+            self._on_fault(error)
+            raise
 
 
 def _put(edit: Edit, states: Sequence[PartitionState]) -> None:

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from kafkacore._fast.follow.driver_handle import DriverHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from kafkacore.protocol.errors import KafkaError, ProtocolError
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.replication.fetcher_reports import common_versions, log_event
 from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow, until_truncated
 
@@ -116,11 +117,11 @@ class NativeFetcher:
 
     def _heed(self) -> None:
         self.native.heed()
+        self._news.set()
         for event in self.native.events():
             log_event(event)
         self._report_link()
         self._report_refusals()
-        self._news.set()
 
     def _report_link(self) -> None:
         if self.native.losses != self._losses:
@@ -139,7 +140,7 @@ class NativeFetcher:
         """
         refusals = self.native.refusals
         if refusals > 1 >= self._refusals:
-            LOG.warning("%s was refused: error %s", self._name, ErrorCode(self.native.refusal).name)
+            LOG.warning("%s was refused: error %s", self._name, error_of_peer(self.native.refusal).name)
         self._refusals = refusals
 
     def _failed(self, problem: str) -> None:

@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 from kafkacore._fast.follow.handle import FetcherHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from kafkacore.protocol.errors import KafkaError, ProtocolError
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.replication.fetcher_reports import common_versions, log_event
 from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow, until_truncated
 
@@ -170,7 +171,7 @@ class RemoteFetcher:
         self._failures += 1
         # The leader has dropped the fetch session, which is not a failure: the next request creates a new session.
         if self._failures > 1:
-            LOG.warning("%s was refused: error %s", self._name, ErrorCode(error).name)
+            LOG.warning("%s was refused: error %s", self._name, error_of_peer(error).name)
             await asyncio.sleep(self._backoff_ms / 1000)
 
     async def _sleep(self, due_ms: int) -> None:

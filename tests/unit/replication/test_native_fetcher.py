@@ -247,12 +247,15 @@ def test_fetcher_changes_nothing_when_the_leader_sends_garbage(
     assert "sent bytes that are not an answer" in caplog.text
 
 
-def test_fetcher_pauses_when_the_leader_refuses_each_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, 9999])
+def test_fetcher_pauses_when_the_leader_refuses_each_request(
+    error: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
 
             def refuse(answer: object) -> None:
-                for name, value in {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "responses": []}.items():
+                for name, value in {"error_code": error, "responses": []}.items():
                     setattr(answer, name, value)
 
             made.replicas.leader.change = refuse

@@ -199,12 +199,15 @@ def test_driver_tries_again_when_the_leader_speaks_no_common_version(
     assert caplog.text.count("FETCH: the leader speaks 0 to 11") == 1
 
 
-def test_driver_pauses_when_the_leader_refuses_each_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, 9999])
+def test_driver_pauses_when_the_leader_refuses_each_request(
+    error: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
 
             def refuse(answer: object) -> None:
-                vars_of = {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "responses": []}
+                vars_of = {"error_code": error, "responses": []}
                 for name, value in vars_of.items():
                     setattr(answer, name, value)
 

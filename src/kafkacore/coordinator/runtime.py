@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.log.partition_watch import ACKS
+from kafkacore._fast.record.batch import CorruptBatchError, InvalidRecordError
 from kafkacore.coordinator.journal import (
     COMMITTED,
     Acknowledgement,
@@ -39,8 +41,10 @@ ANSWERS_IN_A_TURN: Final = 256
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these errors, the shard must not write to the partition any longer.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
-# These errors may pass while this node still leads the partition, for example when no file descriptor was free. So the
-# shard is loaded again, after a time that doubles with each attempt.
+# A load that failed with one of these errors would fail again. Other errors may pass while this node still leads the
+# partition, for example when no file descriptor, memory or thread was free. So the shard is loaded again, after a time
+# that doubles with each attempt.
+_UNREADABLE: Final = (CorruptBatchError, InvalidRecordError, CodecError)
 _RETRY_MS: Final = 1_000
 _MAX_RETRY_MS: Final = 60_000
 
@@ -353,7 +357,7 @@ class _Seat(Generic[S]):
         if self.left():
             return
         known = isinstance(error, (KafkaError, OSError, ValueError))
-        passes = isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code in _LOST)
+        passes = not isinstance(error, _UNREADABLE)
         LOG.error(
             "%s: its coordinator could not be loaded, so requests for its groups are refused: %s%s",
             self.name,

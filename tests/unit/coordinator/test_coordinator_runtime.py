@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.log.partition_handle import AppendResult, PartitionHandle
 from kafkacore._fast.log.partition_watch import ACKS
 from kafkacore._fast.log.settings import LogSettings
-from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.coordinator import journal, loader, runtime
@@ -429,6 +430,49 @@ def test_shard_is_loaded_again_when_a_read_failed_and_the_leadership_goes_on(pla
             world.scheduler.run_due()
         assert (await world.active()).words == {b"a": b"1"}
         assert reads == [0, 1_000, 3_000, 7_000]
+
+    play(story)
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), RuntimeError("can't start new thread")])
+def test_shard_is_loaded_again_when_its_load_lacked_memory_or_a_thread(play: Any, lack: Exception) -> None:
+    async def story(world: World) -> None:
+        world.log().handle.append(batch((b"a", b"1")))
+        lacks = [lack]
+
+        def read(*asked: Any) -> Any:
+            if lacks:
+                raise lacks.pop()
+            return world.log().handle.read(*asked)
+
+        world.log().read = read  # type: ignore[attr-defined]
+        world.runtime.lead(0, 0, world.log())
+        await until(lambda: not world.runtime.loading)
+        assert world.runtime.states()[State.FAILED] == 1
+        world.clock.advance_ms(1_000)
+        world.scheduler.run_due()
+        assert (await world.active()).words == {b"a": b"1"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [CorruptBatchError("x"), InvalidRecordError("x"), CodecError(-1, "x")])
+def test_shard_is_not_loaded_again_when_its_log_is_unreadable(play: Any, error: Exception) -> None:
+    async def story(world: World) -> None:
+        world.log().handle.append(batch((b"a", b"1")))
+        reads: list[int] = []
+
+        def read(*asked: Any) -> Any:
+            reads.append(1)
+            raise error
+
+        world.log().read = read  # type: ignore[attr-defined]
+        world.runtime.lead(0, 0, world.log())
+        await until(lambda: not world.runtime.loading)
+        world.clock.advance_ms(60_000)
+        world.scheduler.run_due()
+        assert world.runtime.states()[State.FAILED] == 1
+        assert reads == [1]
 
     play(story)
 

@@ -116,6 +116,22 @@ def test_fetch_is_answered_at_once_when_min_bytes_exceed_max_bytes(started: Star
     assert fetch_t(started, 0, min_bytes=1 << 20, max_bytes=50) == [(0, 0, 1, [0])]
 
 
+@pytest.mark.parametrize("level", [2, 3, -1])
+def test_fetch_reads_no_uncommitted_records_when_its_isolation_level_is_unknown(started: Started, level: int) -> None:
+    handle = started.broker.replicas.by_name("t", 0)
+    assert handle is not None
+    handle.become_leader(1, 1, handle.partition_epoch + 1, followers=[(2, True)])
+    builder = RecordBatchBuilder()
+    builder.append(1000, None, b"value")
+    assert handle.append(builder.build()).error == 0
+    assert (handle.high_watermark, handle.end_offset) == (0, 1)
+    assert fetch_t(started, 0, isolation_level=level, max_wait_ms=0) == [(0, 0, 0, [])]
+    handle.become_follower(2, 2, handle.partition_epoch + 1)
+    # In this version, only the leader answers clients.
+    answer = fetch_t(started, 0, isolation_level=level, max_wait_ms=0, version=10)
+    assert answer == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, [])]
+
+
 def test_fetch_is_answered_at_once_when_it_reads_an_older_segment(started: Started) -> None:
     """Apache Kafka's DelayedFetch, case F: a consumer whose offset is in an older segment does not wait."""
     handle = started.broker.context.replicas.by_name("t", 0)

@@ -32,6 +32,7 @@ TOPIC_IDS_SINCE: Final = 13
 ANY_REPLICA_SINCE: Final = 11  # since this version, a follower may answer a client (KIP-392)
 LEADERS_SINCE: Final = 16
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 READ_LOG_END: Final = 2
 NO_SESSION: Final = 0
@@ -86,7 +87,9 @@ class Asker:
         self.broker_id = max(request.replica_id, request.replica_state.replica_id)
         self.broker_epoch = request.replica_state.replica_epoch
         self.any_replica = not self.is_follower and call.api_version >= ANY_REPLICA_SINCE
-        self.isolation = READ_LOG_END if self.is_follower else request.isolation_level
+        # Native reads have further isolations, but a client must not choose one of them.
+        level = READ_COMMITTED if request.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
+        self.isolation = READ_LOG_END if self.is_follower else level
         self.has_read = False
 
     @property

@@ -7,10 +7,11 @@ import pytest
 from tests.support.zookeeper_controllers import refuse_once, run_cluster
 
 from kafkacore.controller.zookeeper import failover
+from kafkacore.controller.zookeeper.events import Event
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.controller.zookeeper.request_batches import RequestBatch
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import ListPartitionReassignmentsRequest
 from kafkacore.simulation.schedule import NS_OF_A_S
 from kafkacore.simulation.zookeeper_server import Transaction
@@ -446,6 +447,52 @@ def test_controller_pauses_longer_and_longer_when_it_fails_in_every_term(reason,
         assert terms[1] - terms[0] == pytest.approx(1, abs=0.5)
         is_broken = False
         world.wait_for(lambda: world.active() is only)
+
+    run_cluster(story)
+
+
+class Refused(Event):
+    async def process(self, controller):
+        raise error_for(ErrorCode.INVALID_REQUEST)
+
+
+def test_other_broker_takes_over_when_the_requests_of_a_refused_event_cannot_be_built(monkeypatch):
+    flush = RequestBatch.flush
+
+    def story(world):
+        former = started(world)
+        epoch, batch = world.controller_epoch(), former.controller.batch
+
+        def broken_flush(each):
+            if each is batch:
+                raise ValueError("broken")
+            flush(each)
+
+        monkeypatch.setattr(RequestBatch, "flush", broken_flush)
+        former.controller.put(Refused())
+        assert wait_for_another(world, epoch) is not former
+        assert world.faults == []
+        # The former controller still handles events, so it can be elected again.
+        for each in world.alive():
+            if each is not former:
+                world.kill(each.broker_id)
+        world.wait_for(lambda: world.active() is former)
+
+    run_cluster(story)
+
+
+def test_fault_is_reported_when_a_controller_can_handle_no_more_events():
+    def story(world):
+        former = started(world)
+        error = ValueError("broken")
+
+        def fail(*_):
+            raise error
+
+        former.controller.measures.waited = fail
+        former.controller.put(Refused())
+        world.wait_for(lambda: world.faults)
+        assert world.faults == [error]
 
     run_cluster(story)
 

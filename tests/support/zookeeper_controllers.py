@@ -105,7 +105,7 @@ class Life:
     async def start(self):
         await self.client.start(600_000)
         await self.register()
-        self.controller = ZooKeeperController(self.settings, self.client, Surroundings(self))
+        self.controller = ZooKeeperController(self.settings, self.client, Surroundings(self), self.world.faults.append)
         self.world.invariants.watch(self.controller)
         await self.controller.start()
 
@@ -151,6 +151,7 @@ class ControllerWorld(ZooKeeperWorld):
         super().__init__(seed, **options)
         self.lives = {}
         self.births = 0
+        self.faults = []  # reported by controllers that can handle no more events
         self.requests = []  # (from, to, listener, api key, version, body)
         source = self.random_of("uuids")
         self.uuids = lambda: Uuid(source.randbytes(16))

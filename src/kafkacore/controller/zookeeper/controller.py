@@ -47,6 +47,7 @@ from kafkacore.controller.zookeeper.surroundings import (
 )
 from kafkacore.controller.zookeeper.topic_store import TopicStore
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.runtime.watched import watch
 from kafkacore.zookeeper.client import SessionState
 from kafkacore.zookeeper.fenced import ControllerMovedError
 from kafkacore.zookeeper.operations import WatchEvent, ZooKeeperError
@@ -60,7 +61,16 @@ class ZooKeeperController:
     starts that client, and restarts it after its session has ended. When a session is CLOSED, the controller drops all
     its state."""
 
-    def __init__(self, settings: ControllerSettings, zookeeper: ZooKeeper, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        zookeeper: ZooKeeper,
+        surroundings: Surroundings,
+        on_fault: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """`on_fault` is called if the controller can handle no more events. Then the node must stop, because
+        `/controller` belongs to its session."""
+        self._on_fault = on_fault
         self.settings = settings
         self.zookeeper = zookeeper
         self.surroundings = surroundings
@@ -105,6 +115,7 @@ class ZooKeeperController:
         self.now_s = asyncio.get_running_loop().time
         self.put(Startup())
         self._runner = asyncio.get_running_loop().create_task(self._run())
+        watch(self._runner, self._on_fault)
 
     async def stop(self) -> None:
         """Resigns, and drops all senders, timers and state. `/controller` is deleted when the session ends."""
@@ -264,8 +275,8 @@ class ZooKeeperController:
             event.preempt(not_controller())
             await self._protected(controller_election.fenced(self))
         except KafkaError as error:
-            self.batch.flush()
             event.preempt(error)
+            await self._send_or_give_up()
         except Exception as error:
             LOG.exception("the controller cannot finish %s", event)
             event.preempt(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller cannot finish {event}"))

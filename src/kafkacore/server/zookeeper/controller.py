@@ -67,11 +67,18 @@ class _Surroundings:
 class LocalController:
     """Belongs to the controllers' loop. `is_active` can be read on any thread."""
 
-    def __init__(self, config: BrokerConfig, world: World, session: BrokerSession, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        session: BrokerSession,
+        lanes: Lanes,
+        on_fault: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         self.lanes = lanes
         self._config = config  # with the dynamic settings in ZooKeeper
         self.controller = ZooKeeperController(
-            _settings(config, session), session.client, _Surroundings(world, session, lanes)
+            _settings(config, session), session.client, _Surroundings(world, session, lanes), on_fault
         )
         self._started = False
 

@@ -67,7 +67,9 @@ class ZooKeeperSide:
         await check_acls(config, client)
         if config.node_id < 0:
             await self._take_broker_id(session)
-        self._controller = LocalController(self.config, world, session, zookeeper_lanes(self.config, world))
+        self._controller = LocalController(
+            self.config, world, session, zookeeper_lanes(self.config, world), self._on_fault
+        )
         self.cluster_id = await session.cluster_id(lambda: str(world.new_uuid()))
 
     def _client(self, connect: str) -> ZooKeeperClient:

@@ -15,6 +15,7 @@ from kafkacore.client.options import Options, addresses
 from kafkacore.client.types import Partition, Topic
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import MetadataRequest
+from kafkacore.protocol.response_errors import error_of_peer
 
 _NO_ID: Final = Uuid()
 _BROKEN: Final = (Disconnected, TimeoutError)
@@ -247,7 +248,8 @@ class Cluster:
             if told.error_code in _RETRIED_OF_TOPICS:
                 missing.append(told.name)
             elif told.error_code:
-                raise error_for(ErrorCode(told.error_code), f"topic {told.name}: {ErrorCode(told.error_code).message}")
+                error = error_of_peer(told.error_code)
+                raise error_for(error, f"topic {told.name}: {error.message}")
             else:
                 found[told.name] = self._keep(told)
         if names is not None:

@@ -10,8 +10,9 @@ from typing import Final
 from kafkacore.client.cluster import Cluster
 from kafkacore.client.connection import Disconnected
 from kafkacore.client.types import Offset
-from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.errors import error_for
 from kafkacore.protocol.messages import ListOffsetsRequest
+from kafkacore.protocol.response_errors import error_of_peer
 
 ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
 Place = tuple[str, int]
@@ -67,11 +68,12 @@ def _ask(
         return
     for topic in response.topics:
         for told in topic.partitions:
-            if told.error_code and not ErrorCode(told.error_code).retriable:
+            if told.error_code and not error_of_peer(told.error_code).retriable:
                 raise error_for(
-                    told.error_code, f"{topic.name}-{told.partition_index}: {ErrorCode(told.error_code).message}"
+                    error_of_peer(told.error_code),
+                    f"{topic.name}-{told.partition_index}: {error_of_peer(told.error_code).message}",
                 )
             if told.error_code:
-                cluster.note(f"{topic.name}-{told.partition_index}: {ErrorCode(told.error_code).message}")
+                cluster.note(f"{topic.name}-{told.partition_index}: {error_of_peer(told.error_code).message}")
             else:
                 found[topic.name, told.partition_index] = Offset(told.offset, told.timestamp, told.leader_epoch)

@@ -26,6 +26,7 @@ from kafkacore.client.transactions import Transactions, new_producer_id
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import ProduceRequest
+from kafkacore.protocol.response_errors import error_of_peer
 
 MOST_QUEUED_BYTES: Final = 32 << 20
 _BY_NAME: Final = 12  # the last version in which requests name topics
@@ -380,7 +381,7 @@ class Producer:
             self._again(place)
 
     def _judge(self, place: tuple[str, int], told: Any) -> None:
-        code = ErrorCode(told.error_code)
+        code = error_of_peer(told.error_code)
         line = self._lines[place]
         if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             words = f"{place[0]}-{place[1]}: {told.error_message or code.message}"

@@ -31,6 +31,7 @@ from kafkacore.client.positions import ISOLATION, list_offsets
 from kafkacore.client.types import EARLIEST, LATEST, Range, Topic
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.response_errors import error_of_peer
 
 _HELD_BYTES: Final = 64 << 20
 _SESSION_ERRORS: Final = frozenset(
@@ -264,8 +265,8 @@ class Reader:
         session = request.connection.fetch_session
         if response.error_code:
             session.reset()
-            if response.error_code not in _SESSION_ERRORS and not ErrorCode(response.error_code).retriable:
-                raise error_for(ErrorCode(response.error_code))
+            if response.error_code not in _SESSION_ERRORS and not error_of_peer(response.error_code).retriable:
+                raise error_for(error_of_peer(response.error_code))
             for part in request.cargo.values():
                 part.not_before = time.monotonic() + self._cluster.retry.seconds(1)
             return
@@ -321,7 +322,7 @@ class Reader:
         return end
 
     def _failed(self, part: _Part, told: Any) -> None:
-        code = ErrorCode(told.error_code)
+        code = error_of_peer(told.error_code)
         part.seen = code.message
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if part.replica >= 0:

@@ -16,6 +16,7 @@ from kafkacore.client.options import Options
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafkacore.protocol.response_errors import error_of_peer
 
 _MOST_ITERATIONS: Final = 1 << 20  # protects the CPU from a malicious server; Kafka's default is 4096 iterations
 _LEAST_ITERATIONS: Final = 4096
@@ -58,7 +59,7 @@ def authenticate(connection: Asked, options: Options, deadline: float) -> None:
     told = connection.ask(SaslHandshakeRequest(mechanism=mechanism), 1, deadline)
     if told.error_code:
         raise error_for(
-            ErrorCode(told.error_code),
+            error_of_peer(told.error_code),
             f"the broker supports {', '.join(told.mechanisms)}, but not the mechanism {mechanism}",
         )
     version = connection.version(ApiKey.SASL_AUTHENTICATE)
@@ -66,7 +67,7 @@ def authenticate(connection: Asked, options: Options, deadline: float) -> None:
     def exchange(data: bytes) -> bytes:
         answer = connection.ask(SaslAuthenticateRequest(auth_bytes=data), version, deadline)
         if answer.error_code:
-            raise error_for(ErrorCode(answer.error_code), answer.error_message)
+            raise error_for(error_of_peer(answer.error_code), answer.error_message)
         return bytes(answer.auth_bytes)
 
     if mechanism == "PLAIN":

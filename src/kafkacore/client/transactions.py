@@ -16,6 +16,7 @@ from kafkacore.protocol.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
 )
+from kafkacore.protocol.response_errors import error_of_peer
 
 _NO_ID: Final = -1
 _TRANSACTION: Final = 1  # the key type in FindCoordinator
@@ -38,7 +39,7 @@ def new_producer_id(cluster: Cluster, options: Options) -> tuple[int, int]:
         response = cluster.ask_any(request, limit, _INIT)
         if not response.error_code:
             return response.producer_id, response.producer_epoch
-        code = ErrorCode(response.error_code)
+        code = error_of_peer(response.error_code)
         if not code.retriable:
             raise error_for(code)
         cluster.note(code.message)
@@ -125,7 +126,7 @@ class Transactions:
                 except (Disconnected, TimeoutError) as error:
                     self._cluster.broke(coordinator, error)
                 else:
-                    code = ErrorCode(error_of(response))
+                    code = error_of_peer(error_of(response))
                     if code == ErrorCode.NONE:
                         return response
                     if not _is_retriable(code):
@@ -140,7 +141,7 @@ class Transactions:
         if self._coordinator is None:
             request = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION)
             response = self._cluster.ask_any(request, limit, _FIND)
-            code = ErrorCode(response.error_code)
+            code = error_of_peer(response.error_code)
             if code != ErrorCode.NONE:
                 if not code.retriable:
                     raise self._error(code, response.error_message)
@@ -167,4 +168,4 @@ def _worst_of_partitions(answer: Any) -> int:
         for each in topic.results_by_partition
     ]
     codes = [code for code in codes if code and code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-    return min(codes, key=lambda code: _is_retriable(ErrorCode(code)), default=0)
+    return min(codes, key=lambda code: _is_retriable(error_of_peer(code)), default=0)

@@ -18,6 +18,7 @@ from kafkacore.network.client import NodeClient
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError, error_for
+from kafkacore.protocol.response_errors import error_of_peer
 
 CLIENT_ID: Final = "kafkacore-tool"
 LIMIT_S: Final = 30
@@ -183,4 +184,4 @@ class Admin:
 def check(code: int, message: str | None) -> None:
     """Raises AdminError if the error code is not 0."""
     if code:
-        raise AdminError(message or str(error_for(code)))
+        raise AdminError(message or str(error_for(error_of_peer(code))))

@@ -20,6 +20,7 @@ from kafkacore.protocol.features import (
     metadata_version,
     parse_metadata_version,
 )
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 
 DESCRIPTION: Final = "Describes the features of a cluster, and changes their levels."
@@ -125,10 +126,10 @@ def _failures(levels: dict[str, int], answer: Any) -> dict[str, str]:
     """Returns the reason for each feature whose change failed. An error of the whole request applies to every
     feature."""
     if answer.error_code:
-        why = answer.error_message or str(error_for(answer.error_code))
+        why = answer.error_message or str(error_for(error_of_peer(answer.error_code)))
         return dict.fromkeys(levels, why)
     return {
-        each.feature: each.error_message or str(error_for(each.error_code))
+        each.feature: each.error_message or str(error_for(error_of_peer(each.error_code)))
         for each in answer.results
         if each.error_code
     }

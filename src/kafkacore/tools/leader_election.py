@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ElectLeadersRequest
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 from kafkacore.tools.reassignment import PartitionId, entries, read_file, text_of
 
@@ -86,7 +87,7 @@ def _report(kind: str, answer: Any) -> int:
             elif each.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                 led.append(place)
             else:
-                failed[place] = each.error_message or ErrorCode(each.error_code).message
+                failed[place] = each.error_message or error_of_peer(each.error_code).message
     if elected:
         print(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
     if led:

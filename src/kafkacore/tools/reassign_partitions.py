@@ -10,13 +10,13 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
-from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.tools import replica_moves
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 from kafkacore.tools.numbers import whole_number
@@ -181,7 +181,7 @@ class Reassignments:
         found: Plan = {}
         for topic in answer.topics:
             if topic.error_code != UNKNOWN_TOPIC_OR_PARTITION:
-                check(topic.error_code, f"Topic {topic.name}: {ErrorCode(topic.error_code).message}")
+                check(topic.error_code, f"Topic {topic.name}: {error_of_peer(topic.error_code).message}")
                 found |= {(topic.name, each.partition_index): list(each.replica_nodes) for each in topic.partitions}
         return found
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.tools.admin import Admin, AdminError, check
 
 RETRY_S: Final = 0.1
@@ -96,7 +97,7 @@ async def _begun(admin: Admin, directories: Mapping[ReplicaId, str]) -> list[Rep
                 if not each.error_code:
                     begun.append(replica)
                 elif each.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:
-                    raise AdminError(f"Failed to alter dir for {replica}: {error_for(each.error_code)}")
+                    raise AdminError(f"Failed to alter dir for {replica}: {error_for(error_of_peer(each.error_code))}")
     return begun
 
 

@@ -127,7 +127,7 @@ async def _compare_live(admin: Admin, arguments: argparse.Namespace, wanted: re.
     try:
         found = []
         for topic in sorted(topics, key=lambda each: str(each.name)):
-            check(topic.error_code, f"Topic {topic.name}: {ErrorCode(topic.error_code).message}")
+            check(topic.error_code, f"Topic {topic.name}: {error_of_peer(topic.error_code).message}")
             for partition in sorted(topic.partitions, key=lambda each: int(each.partition_index)):
                 place = Place(topic.name, partition.partition_index)
                 found.append(await compare_replicas(place, partition.replica_nodes, nodes, arguments))

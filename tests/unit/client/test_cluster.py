@@ -9,6 +9,7 @@ from kafkacore.client import cluster as module
 from kafkacore.client.cluster import Cluster
 from kafkacore.client.connection import Disconnected
 from kafkacore.client.options import Options
+from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.uuid import Uuid
 
 TOPIC_ID = Uuid.random()
@@ -121,3 +122,12 @@ def test_metadata_comes_from_one_broker_when_nothing_is_missing(connected):
     for _ in range(5):
         cluster.topics(["t"])
     assert (first.asked, other.asked) == (5, 0)
+
+
+def test_topic_has_an_unknown_server_error_when_a_broker_refuses_it_with_a_newer_code(cluster, monkeypatch):
+    refused = metadata(1)
+    refused.topics[0].error_code = 9999
+    monkeypatch.setattr(cluster, "ask_any", lambda request, limit: refused)
+    with pytest.raises(KafkaError, match="topic t: ") as raised:
+        cluster.partition("t", 0)
+    assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -7,6 +7,7 @@ import argparse
 import pytest
 
 from kafkacore.tools import features
+from kafkacore.tools.admin import AdminError, check
 
 
 def asked(*words: str) -> dict[str, int]:
@@ -38,3 +39,8 @@ def test_downgrade_to_a_release_also_asks_for_level_0() -> None:
         "metadata.version": 21, "kraft.version": 1, "transaction.version": 0, "group.version": 0,
         "eligible.leader.replicas.version": 0, "share.version": 0, "streams.version": 0,
     }  # fmt: skip
+
+
+def test_admin_tool_says_that_an_error_is_unknown_when_a_broker_answers_with_a_newer_code() -> None:
+    with pytest.raises(AdminError, match="an unexpected error occurred on the server"):
+        check(9999, None)

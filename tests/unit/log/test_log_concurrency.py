@@ -278,6 +278,30 @@ def test_first_segments_are_removed_without_a_gap_when_two_threads_delete_them(t
     assert files() == bases() == before[-2:]
 
 
+def test_directory_stays_online_when_a_log_begins_anew_during_a_retention_check(tmp_path: Path) -> None:
+    """The check opens the time indexes of a loaded log, and the new beginning removes these files, the last ones
+    first."""
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(tmp_path))
+    settings = LogSettings(segment_bytes=1000, retention_ms=1)
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), settings)
+    handle.become_leader(1, 0)
+    for number in range(120):
+        assert handle.append(batch(b"%d" % number)).error == 0
+    high_watermark = handle.high_watermark
+    handle.shut()
+    handle = PartitionHandle(directory, "orders", 0, handle.topic_id, settings)
+    log_loader.load(handle, str(tmp_path / "orders-0"), clean=True)
+    handle.restore_high_watermark(high_watermark)
+    disk.slow_down(2_000)
+    check = threading.Thread(target=handle.delete_old_segments)
+    check.start()
+    handle.truncate_fully(100_000)
+    disk.slow_down(0)
+    check.join()
+    assert (handle.state, directory.offline_errno, handle.end_offset) == ("open", 0, 100_000)
+
+
 def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:
     """After an election, another leader may have other records at the same offsets. So a deletion that checked its
     offset in one leadership must not happen in a later role."""

@@ -188,8 +188,8 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     log_start_offset = log.log_start_offset
     mutex_unlock(&log.lock)
     due = count_due(log, list, log_start_offset, high_watermark, retention_ms, retention_bytes)
-    if due < 0 and load32(&list.items[0].dropped):
-        due = 0  # the log was moved or truncated in the meantime, and its files were removed
+    if due < 0 and (load32(&list.items[0].dropped) or load32(&list.items[list.count - 1].dropped)):
+        due = 0  # the log has moved or begun anew in the meantime, and its files were removed, the last ones first
     if due < 0:
         if not is_short_of_files(due):  # otherwise the next check of the retention tries again
             log_fail_in(log, dir, -due)

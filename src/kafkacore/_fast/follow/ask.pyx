@@ -25,9 +25,10 @@ cdef enum:
     LATEST = -1
     EARLIEST = -2
     OFFSETS_AT_ONCE = 64           # a ListOffsets request names at most this many partitions
-    # The longest wait of a Fetch, in ms, while logs are being opened, rolled, truncated or synced. The wait is short,
-    # so that the partitions of these logs soon join the next Fetch.
+    # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. The wait is short, so that
+    # the partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5
+    SYNC_WAIT_MS = 1               # the same while logs are only being synced, because producers wait for that
     OFFSETS_TIMEOUT_MS = 30000
 
 
@@ -46,7 +47,9 @@ ctypedef struct Draft:
 cdef bint draft_begin(Fetcher *f, Draft *draft, Arena *arena, int32_t most) noexcept nogil:
     draft.named = draft.dropped = 0
     view_default(fetch_request_program(f.fetch_version), &draft.body)
-    draft.body.max_wait_ms = min(BUSY_WAIT_MS, f.limits.max_wait_ms) if f.busy else f.limits.max_wait_ms
+    draft.body.max_wait_ms = f.limits.max_wait_ms
+    if f.busy:
+        draft.body.max_wait_ms = min(SYNC_WAIT_MS if f.busy == f.syncing else BUSY_WAIT_MS, f.limits.max_wait_ms)
     draft.body.min_bytes = f.limits.min_bytes
     draft.body.max_bytes = f.limits.response_max_bytes
     draft.body.session_id = f.session_id
@@ -180,13 +183,14 @@ cdef void fetcher_choose_version(Fetcher *f) noexcept nogil:
 
 
 cdef bint drops_some(const Fetcher *f) noexcept nogil:
-    """Returns whether the next Fetch removes a partition from the session."""
+    """Returns whether the next Fetch removes from the session a partition that may not come back to it. A partition
+    whose log is being synced comes back."""
     cdef Link *link = f.changed.next
     cdef Followed *each
     while link != &f.changed:
         each = of_changed(link)
         link = link.next
-        if each.state != FOLLOW_FETCHES and followed_is_in_session(each):
+        if each.state != FOLLOW_FETCHES and each.state != FOLLOW_SYNCS and followed_is_in_session(each):
             return True
     return False
 

@@ -172,6 +172,7 @@ ctypedef struct Fetcher:
     int64_t session_number      # counts the sessions; never 0
     int32_t session_size        # the number of partitions in the session
     int32_t busy                # the number of partitions whose log is being opened, rolled, truncated or synced
+    int32_t syncing             # the number of these partitions whose log is being synced
     int32_t jobs_out            # the number of truncations on I/O threads (atomic; other threads read it)
     int64_t kept_bytes
     Link all

@@ -212,6 +212,7 @@ cdef void followed_set(Followed *each, int state) noexcept nogil:
     session."""
     cdef Fetcher *f = each.fetcher
     f.busy += is_busy(state) - is_busy(each.state)
+    f.syncing += (state == FOLLOW_SYNCS) - (each.state == FOLLOW_SYNCS)
     each.state = state
     each.is_asked = False
     link_remove(&each.in_line)

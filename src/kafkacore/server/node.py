@@ -11,6 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from kafkacore._fast.codec.compression import codec_libraries
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
@@ -232,6 +233,7 @@ class Node:
     async def _start(self) -> None:
         config, world, files = self.config, self.world, self._files
         refuse_what_is_missing(config)
+        codec_libraries()  # opens the libraries now, because later no file descriptor might be free for them
         if config.zookeeper_mode:
             await self._start_in_zookeeper_mode()
             return

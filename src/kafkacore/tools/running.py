@@ -53,7 +53,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # opens the codecs' libraries, and comes last because clients need not wait for that
+        log_codecs()
         waits = _poll_of(signs)
         while not waits.poll(LOOK_EVERY_MS):
             collections.look()

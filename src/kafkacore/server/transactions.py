@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, NamedTuple
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -225,12 +225,13 @@ class Transactions:
         key = partition, producer_id
         self._known.pop(key, None)
         check = self._checks.pop(key, None)
-        if check is None:
+        async with AsyncExitStack() as append:
+            if check is not None:
+                check.marked = True
+                await append.enter_async_context(check.appending)
             yield
-            return
-        check.marked = True
-        async with check.appending:
-            yield
+        # A verification that began meanwhile belongs to the transaction that has ended.
+        self._known.pop(key, None)
 
 
 def coordinator_of(image: MetadataImage, count: int | None, transactional_id: str) -> int | None:

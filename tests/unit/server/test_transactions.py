@@ -123,6 +123,17 @@ def test_batch_waits_no_longer_when_a_marker_arrives(transactions: Transactions,
     assert not transactions.overtakes(partition, 7, 0, 10)
 
 
+def test_next_transaction_does_not_wait_for_a_late_batch_when_that_came_during_the_append_of_a_marker(
+    transactions: Transactions, partition: Any
+) -> None:
+    async def end() -> None:
+        async with transactions.ending(partition, 7):
+            transactions.verifying(partition, 7, 0, 10)
+
+    asyncio.run(end())
+    assert not transactions.overtakes(partition, 7, 0, 20)
+
+
 def test_batch_waits_only_for_batches_of_its_own_epoch_and_leadership(
     transactions: Transactions, partition: Any
 ) -> None:

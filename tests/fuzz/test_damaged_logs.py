@@ -189,7 +189,9 @@ def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -
     if served.end < least:
         return f"lost from {served.end}, {least} was before the damage: {served.wrong}"
     if mode == "recovered" and served.wrong:
-        return f"recovered, and {served.wrong} at {served.end}"
+        # After the last batch, no other batch shows that its base offset is damaged.
+        is_last = least == max(written.batches) and unprotected(name, damage, written)
+        return None if is_last else f"recovered, and {served.wrong} at {served.end}"
     if served.wrong and served.wrong.startswith("SILENT"):
         gap = "missing" in served.wrong and is_trusted(name, mode, written)
         return None if gap or unprotected(name, damage, written) else served.wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -234,9 +235,9 @@ def test_damage_below_the_recovery_point_drops_no_other_record(
     assert handle.end_offset == 20
 
 
-@pytest.mark.parametrize(("clean", "recovery_point", "end_offset"), [(True, 0, 20), (False, 15, 20), (False, 0, 7)])
-def test_load_keeps_synced_gaps_of_a_topic_that_is_no_longer_compacted(
-    tmp_path: Path, clean: bool, recovery_point: int, end_offset: int
+@pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 15), (False, 0)])
+def test_load_keeps_gaps_of_a_topic_that_is_no_longer_compacted(
+    tmp_path: Path, clean: bool, recovery_point: int
 ) -> None:
     path = made(tmp_path)
     log = path / f"{5:020d}.log"
@@ -245,9 +246,49 @@ def test_load_keeps_synced_gaps_of_a_topic_that_is_no_longer_compacted(
     log.write_bytes(data[: 2 * size] + data[3 * size :])  # removes the record at offset 7
     (path / f"{5:020d}.index").unlink()
     handle = loaded(tmp_path, clean=clean, recovery_point=recovery_point)
-    assert handle.end_offset == end_offset
-    if end_offset == 20:
-        assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in (6, 7, 19)] == [6, 8, 19]
+    assert handle.end_offset == 20
+    assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in (6, 7, 19)] == [6, 8, 19]
+
+
+def followed(root: Path, offsets: Iterable[int]) -> list[int]:
+    """Makes a follower's log with one record at each offset. Returns the base offsets of its segments."""
+    handle = PartitionHandle(LogDirectory(Environment(), str(root)), "t", 0, Uuid.random(), SETTINGS)
+    handle.become_follower(2, 1, 1)
+    for offset in offsets:
+        copied = RecordBatchBuilder(base_offset=offset, partition_leader_epoch=1)
+        copied.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 300)
+        assert handle.append_as_follower(copied.build(), 1).error == 0
+    handle.shut()
+    return [segment.base_offset for segment in handle.segments()]
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 5, 6], [0, 1, 7], [0, 1, 2, 3, 4, 9, 10, 20, 21, 22, 23]])
+@pytest.mark.parametrize("recovery_point", [0, 3, 30])
+def test_load_keeps_gaps_that_a_follower_copied_from_its_leader(
+    tmp_path: Path, kept: list[int], recovery_point: int
+) -> None:
+    followed(tmp_path, kept)
+    handle = loaded(tmp_path, clean=False, recovery_point=min(recovery_point, kept[-1] + 1))
+    assert handle.end_offset == kept[-1] + 1
+    assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in kept] == kept
+
+
+def test_segment_of_a_follower_begins_where_the_previous_one_ended_when_a_gap_is_between_their_records(
+    tmp_path: Path,
+) -> None:
+    """A load would take a gap between two segments for a lost end of the earlier one."""
+    assert followed(tmp_path, [0, 1, 2, 3, 4, 9, 10]) == [0, 5]
+
+
+def test_recovery_truncates_the_log_at_a_batch_when_its_base_offset_is_damaged(tmp_path: Path) -> None:
+    """No checksum covers the base offset, but the next batch has a lower one."""
+    path = made(tmp_path, 5)
+    log = path / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    size = len(data) // 5
+    data[2 * size + 6] = 1  # offset 258 instead of 2
+    log.write_bytes(data)
+    assert loaded(tmp_path, clean=False).end_offset == 2
 
 
 def test_load_does_not_check_batches_below_the_recovery_point(tmp_path: Path) -> None:

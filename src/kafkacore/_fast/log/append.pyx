@@ -363,6 +363,13 @@ cdef int note_checked(Log *log, const uint8_t *records, size_t size, int file) n
     return error
 
 
+cdef int64_t next_base(const Log *log, const BatchesResult *checked) noexcept nogil:
+    """Returns the base offset of the segment for these batches. There is no gap between two segments, because a load
+    would take the gap for a lost end of the earlier segment. Only a gap that is too large for the new segment's indexes
+    stays between the two."""
+    return log.end_offset if checked.last_offset - log.end_offset <= LAST_RELATIVE_OFFSET else checked.first_offset
+
+
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
                             AppendInfo *info) noexcept nogil:
     cdef int file = -1
@@ -380,7 +387,7 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     if <int64_t> checked.valid_bytes > log.config.segment_bytes:
         return RECORD_LIST_TOO_LARGE
     if should_roll(log, <int64_t> checked.valid_bytes, checked.max_timestamp, checked.last_offset):
-        return log_start_roll(log, checked.first_offset, blocked)
+        return log_start_roll(log, next_base(log, checked), blocked)
     if reserve_all(log, records, checked.valid_bytes, &may_abort) < 0:
         return UNKNOWN_SERVER_ERROR
     error = open_aborted(log, &file) if may_abort else 0

@@ -85,27 +85,48 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Returns whether the log may have a gap that begins at `offset`. Only compaction leaves gaps. So a gap is possible
-    if the topic's policy includes compaction now, or if a cleaner once went beyond this offset."""
+    """Returns whether this broker's cleaner may have left a gap that begins at `offset`: the topic's policy includes
+    compaction now, or the cleaner once went beyond this offset."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
-cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Returns whether a batch after a gap is valid. The batch is valid if it was synced: a compaction may have made the
-    gap, and the cleaner's checkpoint may not have been written after it. The last segment is never compacted."""
+cdef int goes_on(Segment *segment, int64_t at, int64_t next_offset) noexcept nogil:
+    """Returns 1 if the file ends at `at`, has no batch there, or has a batch there that can follow `next_offset`.
+    Returns 0 if the batch there has a lower offset, or -errno."""
+    cdef uint8_t data[HEADER_BYTES]
+    cdef BatchHeader header
+    cdef int64_t got = min(segment.size - at, <int64_t> HEADER_BYTES)
+    if got > 0:
+        got = segment.disk.pread(segment.disk.self, segment.file, data, <size_t> got, at)
+    if got < 0:
+        return <int> got
+    return (parse_header(data, <size_t> got, &header) != BATCH_OK or last_offset(&header) >= next_offset
+            and (header.magic < 2 or header.base_offset >= next_offset))
+
+
+cdef int follows_gap(const Recovery *recovery, int32_t i, const BatchHeader *header, int64_t at) noexcept nogil:
+    """Returns 1 if the gap before the batch at `at` is real, 0 if the batch's base offset is damaged, or -errno. Every
+    log may have gaps: a follower copies the gaps of its leader, also into a segment that no cleaner has seen, and the
+    cleaner's checkpoint is written after the compaction. The metadata log, which has a trusted part, has no gaps."""
     cdef const Load *load = &recovery.load
-    return (i + 1 < load.count and load.state_offset < header.base_offset
-            and last_offset(header) < load.segments[i + 1].base_offset
-            and (recovery.plan.clean or header.base_offset < recovery.plan.recovery_point))
+    cdef Segment *segment = load.segments[i]
+    cdef int64_t limit = segment.base_offset + LAST_RELATIVE_OFFSET
+    if i + 1 < load.count:
+        limit = load.segments[i + 1].base_offset - 1
+    if recovery.plan.trusted_until > 0 or header.base_offset < load.state_offset:
+        return 0
+    if header.base_offset > limit - header.last_offset_delta:
+        return 0
+    return goes_on(segment, at + header.size_bytes, last_offset(header) + 1)
 
 
-cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Returns whether the batch can follow the previous batch. No checksum covers its base offset, so the base offset
-    may be damaged. For magic 0 and 1, only the last offset is known."""
-    if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
-            recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
-        return False
-    return last_offset(header) >= recovery.load.state_offset
+cdef int follows(const Recovery *recovery, int32_t i, const BatchHeader *header, int64_t at) noexcept nogil:
+    """Returns 1 if the batch at `at` can follow the previous batch, 0 if it cannot, or -errno. No checksum covers its
+    base offset, so the base offset may be damaged. For magic 0 and 1, only the last offset is known."""
+    if (header.magic < 2 or header.base_offset == recovery.load.state_offset
+            or may_have_gap(recovery, recovery.load.state_offset)):
+        return last_offset(header) >= recovery.load.state_offset
+    return follows_gap(recovery, i, header, at)
 
 
 cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
@@ -142,8 +163,9 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
         if (check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK
                 and not is_planted(b"torn-tail-accepted")):
             return at
-        if not follows(recovery, i, &header):
-            return at
+        result = follows(recovery, i, &header, at)
+        if result <= 0:
+            return result if result < 0 else at
         if last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET:
             return -EOVERFLOW
         result = note_recovered(load, i, load.block + (at - start), &header, at)

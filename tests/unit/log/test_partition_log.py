@@ -16,6 +16,7 @@ import pytest
 
 from damaged_logs import marker
 from descriptors import no_free_descriptor
+from kafkacore._fast.base.crc32c import checksum
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move, partition, producers, segment
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -182,6 +183,43 @@ def test_producer_stays_known_while_its_transaction_is_open(tmp_path: Path) -> N
 def test_transactional_batch_is_refused(tmp_path: Path) -> None:
     result = led(tmp_path).append(batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True))
     assert result.error == INVALID_TXN_STATE
+
+
+def closed_with_snapshot(path: Path) -> tuple[PartitionHandle, Path]:
+    """Returns a new handle, not yet loaded, of a cleanly closed log with one record, and the log's snapshot."""
+    handle = led(path)
+    handle.append(idempotent(0, count=1))
+    handle.shut()
+    again = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, LogSettings())
+    return again, path / "orders-0" / f"{1:020}.snapshot"
+
+
+def test_log_rolls_and_stops_when_the_snapshot_of_its_producers_exceeds_64_mib(tmp_path: Path) -> None:
+    handle, snapshot = closed_with_snapshot(tmp_path)
+    count = (64 << 20) // 46 + 1
+    entry = struct.Struct(">qhiqiqiq")
+    body = struct.pack(">i", count) + b"".join(entry.pack(i, 0, 0, 0, 0, NOW, -1, -1) for i in range(count))
+    snapshot.write_bytes(struct.pack(">hI", 1, checksum(body)) + body)
+    log_loader.load(handle, str(snapshot.parent), clean=True)
+    handle.become_leader(1, 1)
+    handle.configure(LogSettings(segment_bytes=len(batch())))
+    assert handle.append(batch()).first_offset == 1
+    assert handle.append(batch()).first_offset == 3
+    handle.shut()
+    assert handle.directory.offline_errno == 0
+    written = [snapshot.with_name(f"{offset:020}.snapshot") for offset in (3, 5)]
+    assert [each.stat().st_size for each in written] == [snapshot.stat().st_size] * 2
+
+
+def test_load_removes_a_producer_snapshot_when_it_is_too_large(tmp_path: Path) -> None:
+    handle, snapshot = closed_with_snapshot(tmp_path)
+    with snapshot.open("r+b") as file:
+        file.truncate(1 << 31)
+    log_loader.load(handle, str(snapshot.parent), clean=True)
+    assert not snapshot.exists()
+    assert handle.directory.offline_errno == 0
+    handle.become_leader(1, 1)
+    assert handle.append(idempotent(0, count=1)).duplicate, "the records give the same state"
 
 
 # --- markers of transactions ---

@@ -29,6 +29,9 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 # Copies the leader epochs under `Log.lock`, and writes the copy without the lock.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
+# Reads the whole producer snapshot at `offset`, like `read_small_file`, but accepts up to 2 GiB.
+cdef int64_t read_producer_snapshot(const Disk *disk, const char *directory, int64_t offset,
+                                    uint8_t **data) noexcept nogil
 # The next two functions write a snapshot file with the state that the producers had at `offset`. The second one first
 # copies this state from the log, under `Log.lock`.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,

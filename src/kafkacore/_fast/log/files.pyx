@@ -12,7 +12,7 @@ from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.log.epochs cimport epochs_write
 from kafkacore._fast.log.log cimport EPOCHS_BEHIND, EPOCHS_SAVED, Log
-from kafkacore._fast.log.producers cimport producers_write
+from kafkacore._fast.log.producers cimport producers_bytes, producers_write
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef extern from "<fcntl.h>" nogil:
@@ -20,6 +20,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     MAX_SMALL_BYTES = 64 << 20
+    MAX_SNAPSHOT_BYTES = 0x7FFFFFFF  # Kafka writes no larger snapshot
     SHORT_BYTES = 512
     METADATA_BYTES = 64
     SNAPSHOT_NAME_BYTES = 32
@@ -103,7 +104,7 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
     return result
 
 
-cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
+cdef int64_t read_whole(const Disk *disk, int file, int64_t limit, uint8_t **data) noexcept nogil:
     """Reads a whole file. When the node starts, it reads three such files per log, and most of them are short. So this
     function reads the file without asking for its size first."""
     cdef int64_t room = SHORT_BYTES
@@ -116,12 +117,13 @@ cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nog
         free(data[0])
         data[0] = NULL
         size = disk.size(disk.self, file) if got >= 0 else got
-        if size < 0 or size > MAX_SMALL_BYTES:
+        if size < 0 or size > limit:
             return size if size < 0 else -EFBIG
         room = size + 1
 
 
-cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil:
+cdef int64_t read_file(const Disk *disk, const char *directory, const char *name, int64_t limit,
+                       uint8_t **data) noexcept nogil:
     cdef char *path = join(directory, name, b"")
     cdef int64_t size
     cdef int file
@@ -132,9 +134,13 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
     free(path)
     if file < 0:
         return file
-    size = read_whole(disk, file, data)
+    size = read_whole(disk, file, limit, data)
     disk.close(disk.self, file)
     return size
+
+
+cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil:
+    return read_file(disk, directory, name, MAX_SMALL_BYTES, data)
 
 
 cdef int metadata_text(const uint8_t *topic_id, char *text) noexcept nogil:
@@ -206,6 +212,13 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil:
     return written_epochs(log, &out, result)
 
 
+cdef int64_t read_producer_snapshot(const Disk *disk, const char *directory, int64_t offset,
+                                    uint8_t **data) noexcept nogil:
+    cdef char name[SNAPSHOT_NAME_BYTES]
+    snprintf(name, SNAPSHOT_NAME_BYTES, b"%020lld.snapshot", <long long> offset)
+    return read_file(disk, directory, name, MAX_SNAPSHOT_BYTES, data)
+
+
 cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,
                        bint synced) noexcept nogil:
     """Writes a producer snapshot. Uses no temporary file: if a crash interrupts the write, the checksum of the snapshot
@@ -225,7 +238,7 @@ cdef int write_producers(const Disk *disk, const char *directory, const Producer
                          bint synced) noexcept nogil:
     cdef Writer out
     cdef int result
-    writer_init(&out, MAX_SMALL_BYTES)
+    writer_init(&out, producers_bytes(producers))
     producers_write(producers, &out)
     result = save_snapshot(disk, directory, offset, &out, synced)
     writer_free(&out)
@@ -235,9 +248,10 @@ cdef int write_producers(const Disk *disk, const char *directory, const Producer
 cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil:
     cdef Writer out
     cdef int result
-    writer_init(&out, MAX_SMALL_BYTES)
+    writer_init(&out, 0)
     mutex_lock(&log.lock)
     if log.producers != NULL:
+        out.limit = producers_bytes(log.producers)
         producers_write(log.producers, &out)
     mutex_unlock(&log.lock)
     result = save_snapshot(log.dir.disk, directory, offset, &out, synced)

@@ -1,6 +1,6 @@
 """Implements producer_replay.pxd: the producer state of a log that is being loaded or truncated."""
 
-from libc.errno cimport EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
+from libc.errno cimport EFBIG, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -8,7 +8,7 @@ from libc.string cimport memset, strlen
 
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.log.log cimport SegmentList, log_hold_segments, segments_release
-from kafkacore._fast.log.files cimport read_small_file, write_producers
+from kafkacore._fast.log.files cimport read_producer_snapshot, write_producers
 from kafkacore._fast.log.producers cimport (
     EndedTransaction, Producers, producers_first_unstable, producers_free, producers_new,
     producers_note_batch, producers_read, producers_recall,
@@ -178,17 +178,15 @@ cdef int drop_snapshot(const Disk *disk, const char *directory, int64_t offset) 
 
 
 cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
-    """Replaces the known state by the state in the snapshot. Returns -EINVAL if the file is corrupt, and -ENOENT if it
-    does not exist."""
-    cdef char name[SNAPSHOT_NAME_BYTES]
+    """Replaces the known state by the state in the snapshot. Returns -EINVAL if the file is corrupt, -EFBIG if it is
+    too large, and -ENOENT if it does not exist."""
     cdef Producers *producers = producers_new()
     cdef uint8_t *data
     cdef int64_t size
     cdef int result
     if producers == NULL:
         return -ENOMEM
-    snprintf(name, SNAPSHOT_NAME_BYTES, b"%020lld.snapshot", <long long> offset)
-    size = read_small_file(load.log.dir.disk, load.path, name, &data)
+    size = read_producer_snapshot(load.log.dir.disk, load.path, offset, &data)
     result = producers_read(producers, data, size) if size >= 0 else <int> size
     free(data)
     if result < 0:
@@ -202,7 +200,7 @@ cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
 
 cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
     """Reads the newest snapshot that is trusted, readable, above the offset of the known state, and at or below
-    `not_after`. Removes corrupt snapshots."""
+    `not_after`. Removes snapshots that are corrupt or too large."""
     cdef int64_t known = load.state_offset if load.state_offset >= 0 else load_start(load)
     cdef int64_t last = not_after if not_after < load.snapshots_end else load.snapshots_end
     cdef int32_t i = load.snapshot_count - 1
@@ -212,7 +210,7 @@ cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
             result = read_snapshot(load, load.snapshots[i])
             if result == 0:
                 return recall(load, load.snapshots[i])
-            if result == -EINVAL:
+            if result == -EINVAL or result == -EFBIG:
                 result = drop_snapshot(load.log.dir.disk, load.path, load.snapshots[i])
             if result < 0 and result != -ENOENT:
                 return result

@@ -98,6 +98,8 @@ cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expirati
 # `count` 0 if there are no producers, and NULL with another `count` if memory runs out.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
+# Returns the largest number of bytes that `producers_write` can write.
+cdef size_t producers_bytes(const Producers *producers) noexcept nogil
 # Writes the bytes of a snapshot file, with the checksum. Sets `out.bad` if memory runs out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
 # Checks a whole snapshot file. Returns the number of producers after its header, or -EINVAL if the version, the

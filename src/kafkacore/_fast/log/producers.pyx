@@ -414,6 +414,10 @@ cdef void write_producer(const Producer *producer, Writer *out) noexcept nogil:
     write_i64(out, producer.transaction_first_offset)
 
 
+cdef size_t producers_bytes(const Producers *producers) noexcept nogil:
+    return SNAPSHOT_HEADER_BYTES + <size_t> producers.count * SNAPSHOT_ENTRY_BYTES
+
+
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil:
     cdef size_t start = out.size
     cdef const Producer *producer = producers.first

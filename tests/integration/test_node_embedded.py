@@ -20,7 +20,7 @@ from kafkacore.protocol.features import FEATURES, LATEST_METADATA_VERSION, METAD
 from kafkacore.protocol.messages import AccessControlEntryRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import Runtime
-from kafkacore.server.node import Node, NodeFailed
+from kafkacore.server.node import Node, NodeFailed, StartAbandoned
 from kafkacore.storage import bootstrap, clean_shutdown
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
@@ -92,6 +92,15 @@ def test_refused_start_leaves_the_clean_shutdown_mark(
     with running:
         produce_to(running, "t")
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) > epoch
+
+
+def test_start_ends_when_it_was_abandoned_just_before(tmp_path: Path) -> None:
+    running = node(tmp_path / "a")
+    running.abandon_start()
+    with pytest.raises(StartAbandoned):
+        running.start()
+    with running:
+        produce_to(running, "t")
 
 
 def bootstrapped(directory: Path, level: int, *records: Any) -> None:

@@ -113,8 +113,8 @@ class Node:
             self.world.drive(self.begin())
 
     def abandon_start(self) -> None:
-        """Ends a start that waits for the cluster or for the recovery of logs. Has no effect after the start. Runs on
-        any thread."""
+        """Ends a start that waits for the cluster or for the recovery of logs, or that has not begun yet. Has no effect
+        after the start. Runs on any thread."""
         with contextlib.suppress(InvalidStateError):
             self._faulted.set_result(None)
 
@@ -137,7 +137,7 @@ class Node:
         """Performs the steps of `start`. The node's world (real or simulated) runs this coroutine."""
         if self._undo:
             raise RuntimeError(f"node {self.config.node_id} runs already")
-        self.fault, self._faulted, self._abandoned = None, Future(), False
+        self.fault = None
         try:
             await self._start()
         except GeneratorExit:
@@ -574,6 +574,8 @@ class Node:
         self._sampled_requests = None
         for part in ("_feed", "_replica", "_channel"):
             self.__dict__.pop(part, None)
+        # `begin` does not replace this, so that an `abandon_start` just before it has an effect.
+        self._faulted, self._abandoned = Future(), False
 
     def _failed(self, error: BaseException) -> None:
         """Notes that this node has failed. The owner of the node must stop it. Runs on any thread."""

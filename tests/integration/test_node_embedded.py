@@ -4,6 +4,7 @@ nothing behind."""
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import Runtime
 from kafkacore.server.node import Node, NodeFailed, StartAbandoned
 from kafkacore.storage import bootstrap, clean_shutdown
+from kafkacore.storage.directory_load import DirectoryLoad
 from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.storage.log_manager import LogManager
 from kafkacore.tools import dev
 from processes import wait_until
 
@@ -101,6 +104,40 @@ def test_start_ends_when_it_was_abandoned_just_before(tmp_path: Path) -> None:
         running.start()
     with running:
         produce_to(running, "t")
+
+
+def test_start_ends_after_one_log_when_it_is_abandoned_during_the_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = node(tmp_path / "a", "num.recovery.threads.per.data.dir=1")
+    with running:
+        for number in range(3):
+            produce_to(running, f"t-{number}")
+        running.kill()
+    load, abandon_load = DirectoryLoad._load, LogManager.abandon_load
+    is_abandoned = threading.Event()
+    loaded: list[Any] = []
+
+    def load_when_abandoned(self: DirectoryLoad, found: Any, progress: Any) -> None:
+        running.abandon_start()
+        is_abandoned.wait(20)
+        load(self, found, progress)
+        loaded.extend(found)
+
+    def abandon(self: LogManager) -> None:
+        abandon_load(self)
+        is_abandoned.set()
+
+    with monkeypatch.context() as slow:
+        slow.setattr(DirectoryLoad, "_load", load_when_abandoned)
+        slow.setattr(LogManager, "abandon_load", abandon)
+        with pytest.raises(StartAbandoned):
+            running.start()
+    assert len(loaded) <= 1
+    assert not clean_shutdown.exists(str(tmp_path / "a"))
+    with running:
+        assert {f"t-{number}" for number in range(3)} <= {log.topic for log in running.broker._logs._manager}
+        produce_to(running, "t-0")
 
 
 def bootstrapped(directory: Path, level: int, *records: Any) -> None:

@@ -7,8 +7,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -46,6 +47,8 @@ class BrokerLogs:
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
         self._preferred: dict[Key, str] = {}
         self._cordoned: frozenset[str] = frozenset()
+        self._idle = threading.Event()  # set while no load runs
+        self._idle.set()
 
     def recover_with(self, threads: int) -> None:
         """Sets the number of threads that load each directory (num.recovery.threads.per.data.dir)."""
@@ -63,10 +66,24 @@ class BrokerLogs:
             return self._paths.get(replica.directory(node_id))
 
         why_stray = partial(_why_stray, image, node_id)
-        self._manager.load(place_of, why_stray)
-        self._put_strays_aside(why_stray)
-        self._promote_abandoned(place_of)
-        self._await_cuts()
+        with self._loading():
+            self._manager.load(place_of, why_stray)
+            self._put_strays_aside(why_stray)
+            self._promote_abandoned(place_of)
+            self._await_cuts()
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._idle.set()
+
+    def abandon_load(self) -> None:
+        """Ends the load of the logs, and waits for its end. Runs on any thread."""
+        self._manager.abandon_load()
+        self._idle.wait()
 
     def delete_gone(self, image: MetadataImage, node_id: int) -> None:
         """Deletes the logs that have become stray during `load`. `image` is the first image whose changes the broker
@@ -88,8 +105,9 @@ class BrokerLogs:
     def load_all(self) -> None:
         """Opens the logs in the directories. In ZooKeeper mode, a broker learns later which of the logs are its
         replicas, and the controller says which logs to delete. Blocks. Raises LogDirectoryError."""
-        self._manager.load()
-        self._await_cuts()
+        with self._loading():
+            self._manager.load()
+            self._await_cuts()
 
     def find(self, topic: str, index: int) -> PartitionHandle | None:
         """Returns an open log, even if this broker neither leads nor follows the partition."""

@@ -408,6 +408,7 @@ class Node:
         )
 
         self._show_recovery(manager)
+        logs = BrokerLogs(manager, ids, blocking)
 
         async def make() -> BrokerServer:
             return make_broker(
@@ -415,7 +416,7 @@ class Node:
                     "directory_ids": list(ids),
                     "world": self.world,
                     "runtime": runtime,
-                    "logs": BrokerLogs(manager, ids, blocking),
+                    "logs": logs,
                     "blocking": blocking,
                     "previous_epoch": previous_epoch,
                     "on_fault": self._failed,
@@ -424,6 +425,8 @@ class Node:
 
         broker = self._broker = await self.world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
+        # The stop of the broker cancels the coroutine that waits for the load, but not the load.
+        self._undo.append(logs.abandon_load)
         self._undo.append(self._close_upkeep)
         self._undo.append(
             lambda: self.world.on(loop, broker.stop(self._hand_over_ms(), self._drain_ms()), _STOP_SECONDS)

@@ -55,6 +55,13 @@ class DirectoryLoad:
         self._files = files
         self._progress = [LoadProgress() for _ in range(threads)]
         self._done = [0] * threads
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Ends the load after the segments that are being recovered. Runs on any thread."""
+        self._is_abandoned = True
+        for progress in self._progress:
+            progress.abandon()
 
     # --- progress; read on any thread ---
 
@@ -95,15 +102,17 @@ class DirectoryLoad:
     # --- a thread's part ---
 
     def work(self, number: int) -> None:
-        """Loads groups of logs until no log is left or the directory fails. Raises LogDirectoryError,
-        MalformedFileError."""
-        while not self.directory.failed:
+        """Loads groups of logs until no log is left, the load is abandoned, or the directory fails. Raises
+        LogDirectoryError, MalformedFileError."""
+        while not self.directory.failed and not self._is_abandoned:
             some = self._take()
             if not some:
                 return
             try:
                 self._load(some, self._progress[number])
             except OSError as error:
+                if error.errno == errno.ECANCELED:  # the load was abandoned
+                    return
                 LOG.exception("loading logs in %s failed", self.directory.path)
                 self._fail(self.directory, error.errno or errno.EIO)
                 return

@@ -15,6 +15,10 @@ class LogDirectoryError(Exception):
     """A log directory cannot be used. The message names the directory and the remedy."""
 
 
+class LoadAbandoned(Exception):
+    """The node stopped before it had loaded all logs."""
+
+
 class MalformedFileError(LogDirectoryError):
     """A file has malformed content. The message names the file."""
 

@@ -27,7 +27,7 @@ from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, directory_load, names
 from kafkacore.storage.compactions import Compactions
 from kafkacore.storage.directory_load import DirectoryLoad
-from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.storage.errors import LoadAbandoned, LogDirectoryError, MalformedFileError
 from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
 from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
@@ -75,6 +75,7 @@ class LogManager:
     ) -> None:
         """`make_pool` creates the threads that load and close logs. Raises OSError."""
         self.loads: list[DirectoryLoad] = []  # not empty while the starting node loads the logs
+        self._is_abandoned = False
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
@@ -144,8 +145,10 @@ class LogManager:
         Takes a directory offline if its disk fails. If two directories contain a log for the same partition, renames
         each log for which `why_stray` returns a reason. If two logs remain, `place_of` returns the right directory, and
         the log in the other directory is renamed. Raises LogDirectoryError if `place_of` returns None for such logs,
-        and for a subdirectory that is neither a log nor another directory that Kafka creates.
+        and for a subdirectory that is neither a log nor another directory that Kafka creates. Raises LoadAbandoned if
+        `abandon_load` was called.
         """
+        self._end_if_abandoned()
         began = time.monotonic()
         self.loads = [
             DirectoryLoad(
@@ -161,7 +164,9 @@ class LogManager:
             if not directory.failed
         ]
         try:
+            self._end_if_abandoned()
             directory_load.run(self.loads, self._make_pool)
+            self._end_if_abandoned()
         finally:
             loads, self.loads = self.loads, []
         self._settle_doubles(place_of, why_stray)
@@ -174,6 +179,17 @@ class LogManager:
             LOG.info("loaded %d logs in %.0f ms", total, (time.monotonic() - began) * 1000)
         if total > MANY_LOGS:
             open_files.warn_of(total)
+
+    def abandon_load(self) -> None:
+        """Ends the load that is running, and any later load. Does not wait for the end of the load. Runs on any
+        thread."""
+        self._is_abandoned = True
+        for load in self.loads:
+            load.abandon()
+
+    def _end_if_abandoned(self) -> None:
+        if self._is_abandoned:
+            raise LoadAbandoned
 
     def _settle_doubles(
         self, place_of: Callable[[str, int], str | None], why_stray: Callable[[PartitionHandle], str | None]

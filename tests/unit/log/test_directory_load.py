@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment, list_directory, list_each
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.server.metrics import recovery_metrics
-from kafkacore.storage import directory_load, names, partition_metadata
-from kafkacore.storage.errors import MalformedFileError
+from kafkacore.storage import clean_shutdown, directory_load, names, partition_metadata
+from kafkacore.storage.errors import LoadAbandoned, MalformedFileError
 from kafkacore.storage.log_manager import LogManager
 from processes import wait_until
 
@@ -196,6 +197,31 @@ def test_long_load_logs_its_progress(caplog: pytest.LogCaptureFixture, monkeypat
 
 def manager_of(disk: SimulatedDisk, threads: int = 2) -> LogManager:
     return LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, recovery_threads=threads, files=disk)
+
+
+def test_load_ends_before_the_next_segment_when_it_is_abandoned() -> None:
+    disk = SimulatedDisk()
+    filled(disk, batches=120)
+    manager = manager_of(disk, threads=1)
+    _, segments = beans(1)
+    disk.slow_down(2000)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(manager.load)
+        wait_until(lambda: shown(manager).get(segments, 0) > 20, what="the recovery of a log with many segments")
+        manager.abandon_load()
+        with pytest.raises(LoadAbandoned):
+            loading.result(30)
+    disk.slow_down(0)
+    assert list(manager) == [], "not even the first log is loaded"
+    with pytest.raises(LoadAbandoned):
+        manager.load()
+    manager.close()
+    assert manager.directories() == [("/data", True)]
+    assert not clean_shutdown.exists("/data", disk)
+    again = manager_of(disk)
+    again.load()
+    assert [handle.end_offset for handle in again] == [120, 120]
+    again.close()
 
 
 def test_log_takes_a_topic_id_that_only_python_can_parse() -> None:

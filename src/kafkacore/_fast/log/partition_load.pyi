@@ -30,6 +30,8 @@ class LoadProgress:
     def segments_done(self) -> int: ...
     @property
     def segments_to_recover(self) -> int: ...
+    def abandon(self) -> None:
+        """Ends the recovery of logs before their next segments. These loads fail with ECANCELED."""
 
 class LogFiles:
     """The segments and producer snapshots of a log, from the sorted names of the files in its directory."""

@@ -6,7 +6,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, strlen
 
-from kafkacore._fast.base.atomics cimport load64
+from kafkacore._fast.base.atomics cimport load64, store32
 from kafkacore._fast.log.log cimport Log, log_directory_path
 from kafkacore._fast.log.files cimport read_small_file
 from kafkacore._fast.log.partition cimport Partition
@@ -55,6 +55,7 @@ cdef class LoadProgress:
     cdef int64_t bytes
     cdef int64_t segments
     cdef int64_t segments_left
+    cdef int32_t is_abandoned
 
     @property
     def bytes_done(self):
@@ -67,6 +68,9 @@ cdef class LoadProgress:
     @property
     def segments_to_recover(self):
         return load64(&self.segments_left)
+
+    def abandon(self):
+        store32(&self.is_abandoned, 1)
 
 
 # --- the files of a directory ---
@@ -308,6 +312,7 @@ cdef class LogLoad:
         self.task.plan.progress = &self.progress.bytes
         self.task.plan.segments_done = &self.progress.segments
         self.task.plan.segments_left = &self.progress.segments_left
+        self.task.plan.is_abandoned = &self.progress.is_abandoned
         self.task.result = -EINVAL
 
     @property

@@ -28,6 +28,7 @@ ctypedef struct LoadPlan:
     int64_t *progress                # atomic: the number of bytes checked so far
     int64_t *segments_done           # atomic: the number of segments checked so far
     int64_t *segments_left           # atomic: the number of segments of this log that are still to be recovered
+    const int32_t *is_abandoned      # atomic: once this is not 0, the recovery ends before the next segment
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes
@@ -41,5 +42,5 @@ ctypedef struct LoadReport:
 # Loads a log in state LAZY (log.pxd), and sets its state to OPEN. If `plan` has no segments, the log stays LAZY and
 # begins at `plan.log_start_offset`. Returns 0 or -errno. -EINVAL: the leader-epoch-checkpoint is malformed. -EOVERFLOW:
 # a segment has an offset that its index cannot hold (KAFKA-6264). -EUCLEAN: the log is damaged below `trusted_until`,
-# and no record was removed.
+# and no record was removed. -ECANCELED: the load was abandoned, and the next load recovers the remaining segments.
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from kafkacore._fast.base.atomics cimport add64, store32, store64
+from kafkacore._fast.base.atomics cimport add64, load32, store32, store64
 from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.epochs cimport (
     epochs_assign, epochs_drop_empty, epochs_latest, epochs_read, epochs_truncate_start,
@@ -35,6 +35,9 @@ from kafkacore._fast.log.segment_index cimport (
 from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_last, txn_index_reset
+
+cdef extern from "<errno.h>" nogil:
+    int ECANCELED
 
 cdef enum:
     HEADERS_BYTES = 16 << 10   # the size of one read if only headers are needed
@@ -328,6 +331,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
         if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
             load.snapshots_end = load.segments[i].base_offset  # snapshots above this offset may describe other records
         if needs_recovery(recovery, i):
+            if load32(recovery.plan.is_abandoned):
+                return -ECANCELED
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
             # A crash does not damage synced bytes. If this segment is below the recovery point, the records in the

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -471,6 +472,20 @@ def test_deletion_takes_the_directory_offline_when_no_descriptor_becomes_free(
     assert sum(pauses) == pytest.approx(30)
     assert manager.directories() == [(str(tmp_path), False)]
     manager.close()
+
+
+def test_close_marks_the_directory_as_clean_when_a_descriptor_becomes_free(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    with no_free_descriptor() as end, ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(manager.close)
+        wait_until(lambda: handle.state == "rolling")
+        end()
+        closing.result(30)
+    assert (handle.state, manager.directories()) == ("closed", [(str(tmp_path), True)])
+    assert clean_shutdown.exists(str(tmp_path))
 
 
 class ShortOfDescriptors(OsFiles):

@@ -3,11 +3,11 @@ reads and lookups."""
 
 from __future__ import annotations
 
-import errno
 import gc
 import select
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -803,30 +803,37 @@ def test_append_without_waiting_returns_the_log_when_it_is_not_open(tmp_path: Pa
     assert refused.error == NOT_LEADER_OR_FOLLOWER
 
 
-def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path: Path) -> None:
-    """Each call waits on an eventfd of its own. The caller decides by the errno whether to retry."""
-    handle, watching = led(tmp_path), []
+def test_blocking_calls_wait_when_no_descriptor_is_free(tmp_path: Path) -> None:
+    """A wait takes a descriptor of its own. Without one, the calls still end as soon as the log is free."""
+    handle = led(tmp_path)
     handle.append(batch())
-    calls = {
-        "append": lambda: handle.append(batch()),
-        "append_as_follower": lambda: handle.append_replicated(batch(), 0),
-        "flush": handle.flush,
-        "truncate_to": lambda: handle.truncate_to(0),
-        "copy": lambda: move.copy(handle, handle, 1, handle.truncations),
-        "hold_still": lambda: move.hold_still(handle),
-        "watch": lambda: watching.append(PartitionWatch()),
-    }
-    found = {}
-    with no_free_descriptor():
-        for name, call in calls.items():
-            try:
-                call()
-            except (OSError, MemoryError) as error:
-                found[name] = getattr(error, "errno", error)
-    assert found == dict.fromkeys(calls, errno.EMFILE)
-    assert (handle.end_offset, handle.append(batch()).error, handle.flush()) == (2, 0, True)
+    with no_free_descriptor(), ThreadPoolExecutor(1) as pool:
+        move.hold_still(handle)  # the log looks as if it had a job
+        append = pool.submit(handle.append, batch())
+        with pytest.raises(TimeoutError):
+            append.result(0.1)
+        move.go_on(handle)
+        assert append.result(30).error == 0
+        assert handle.flush()
+    assert handle.end_offset == 4
     handle.close()
     handle.directory.close()
+
+
+def test_flush_ends_at_its_timeout_when_no_descriptor_is_free(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(batch())
+    handle.directory.close()  # ends the threads that sync
+    began = time.monotonic()
+    with no_free_descriptor():
+        assert not handle.flush(timeout_ms=30)
+    assert time.monotonic() - began >= 0.03
+    handle.close()
+
+
+def test_watch_reports_the_missing_descriptor_when_none_is_free() -> None:
+    with no_free_descriptor(), pytest.raises(OSError, match="no file descriptor is left"):
+        PartitionWatch()
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -6,11 +6,13 @@ import errno
 import select
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from descriptors import no_free_descriptor
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
@@ -396,6 +398,21 @@ def test_append_fails_when_no_file_descriptor_becomes_free(monkeypatch: pytest.M
         append(short.log, data_batch([b"y" * 200], 3, 1, 1))
     assert short.waits == 10 and short.log.end_offset == 3
     short.close()
+
+
+def test_truncation_waits_for_a_file_descriptor(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    with no_free_descriptor() as end, ThreadPoolExecutor(1) as pool:
+        log.flush()
+        change = pool.submit(log.truncate, 6)
+        with pytest.raises(TimeoutError):
+            change.result(0.1)
+        end()
+        change.result(30)
+    assert (log.end_offset, place.directory.offline_errno) == (6, 0)
+    fill(log)
+    log.close()
 
 
 def test_read_waits_for_a_file_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,8 +293,8 @@ class PartitionHandle:
 
     def retire(self) -> None:
         """Ends all work of a partition that is deleted or leaves this directory: wakes all waiters and from now on
-        rejects appends. After this returns, the directory can be renamed or removed. If a job uses the log and no file
-        descriptor is free, looks again until the job has ended. Blocking."""
+        rejects appends. After this returns, the directory can be renamed or removed. If a job uses the log, waits until
+        the job has ended. Blocking."""
 
     def fail(self, error: int) -> None:
         """Reports that the directory failed with an errno. Waiters get KAFKA_STORAGE_ERROR."""

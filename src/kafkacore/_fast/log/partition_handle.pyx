@@ -659,8 +659,8 @@ cdef class PartitionHandle:
 
     def retire(self):
         """Ends all work of a partition that is deleted or leaves this directory: wakes all waiters and from now on
-        rejects appends. After this returns, the directory can be renamed or removed. If a job uses the log and no file
-        descriptor is free, looks again until the job has ended."""
+        rejects appends. After this returns, the directory can be renamed or removed. If a job uses the log, waits until
+        the job has ended."""
         cdef int result = LOG_BLOCKED
         with nogil:
             partition_close(self.partition, ROLE_GONE)
@@ -670,7 +670,7 @@ cdef class PartitionHandle:
             if result == LOG_BLOCKED:
                 try:
                     result = self.change(STOP, 0)
-                except (OSError, MemoryError):
+                except MemoryError:
                     with nogil:
                         io_pause(RETIRE_PAUSE_NS)
 

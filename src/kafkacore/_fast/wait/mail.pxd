@@ -37,7 +37,8 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
 # Drains the eventfd. The receiver must call this whenever the eventfd is readable.
 cdef void inbox_silence(Inbox *inbox) noexcept nogil
-# `ring_bell` writes to an eventfd, and `silence_bell` drains it. Inboxes and other queues, such as a ring (ring.pxd),
-# use them.
+# `make_bell` returns a new eventfd or -errno. `ring_bell` writes to an eventfd, and `silence_bell` drains it. Inboxes
+# and other queues, such as a ring (ring.pxd), use them.
+cdef int make_bell() noexcept nogil
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

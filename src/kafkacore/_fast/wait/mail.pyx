@@ -35,8 +35,8 @@ cdef int inbox_init_in(Inbox *inbox, Agenda *agenda) noexcept nogil:
             return inbox.eventfd
         agenda_hold(agenda)
         return 0
-    inbox.eventfd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-    return 0 if inbox.eventfd >= 0 else -errno
+    inbox.eventfd = make_bell()
+    return 0 if inbox.eventfd >= 0 else inbox.eventfd
 
 
 cdef void inbox_close(Inbox *inbox) noexcept nogil:
@@ -60,6 +60,11 @@ cdef void inbox_silence(Inbox *inbox) noexcept nogil:
         bell_silence(inbox.agenda, inbox.eventfd)
     else:
         silence_bell(inbox.eventfd)
+
+
+cdef int make_bell() noexcept nogil:
+    cdef int eventfd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+    return eventfd if eventfd >= 0 else -errno
 
 
 cdef void ring_bell(int eventfd) noexcept nogil:

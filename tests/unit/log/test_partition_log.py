@@ -820,6 +820,31 @@ def test_blocking_calls_wait_when_no_descriptor_is_free(tmp_path: Path) -> None:
     handle.directory.close()
 
 
+def test_blocked_append_uses_no_processor_time_when_it_was_woken_too_early(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(batch())
+    move.hold_still(handle)
+    with ThreadPoolExecutor(1) as pool:
+        clock = time.pthread_getcpuclockid(pool.submit(threading.get_ident).result())
+        for _ in range(20):
+            append = pool.submit(handle.append, batch())
+            with pytest.raises(TimeoutError):
+                append.result(0.1)
+            move.go_on(handle)
+            move.hold_still(handle)
+            if not append.done():
+                break  # the append woke too late, and found the log held again
+        began = time.clock_gettime(clock)
+        with pytest.raises(TimeoutError):
+            append.result(0.5)
+        used = time.clock_gettime(clock) - began
+        move.go_on(handle)
+        assert append.result(30).error == 0
+    assert used < 0.05
+    handle.close()
+    handle.directory.close()
+
+
 def test_flush_ends_at_its_timeout_when_no_descriptor_is_free(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(batch())

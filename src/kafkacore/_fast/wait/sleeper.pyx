@@ -5,7 +5,7 @@ from libc.stdio cimport fprintf, stderr
 from libc.stdlib cimport abort, calloc, free
 
 from kafkacore._fast.wait.mail cimport (
-    inbox_awake, inbox_close, inbox_deliver, inbox_init_in, inbox_may_sleep, make_bell,
+    inbox_awake, inbox_close, inbox_deliver, inbox_init_in, inbox_may_sleep, inbox_silence, make_bell,
 )
 from kafkacore._fast.wait.park cimport park_init
 from kafkacore._fast.world.agenda cimport agenda_run_for
@@ -89,5 +89,7 @@ cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
         ready = c_poll(&file, 1, timeout_ms)
         over = ready == 0 or (ready < 0 and errno != EINTR)
         inbox_awake(&sleeper.inbox)
+        if ready > 0:
+            inbox_silence(&sleeper.inbox)  # otherwise the next sleep would end at once
         if over:
             return False

@@ -85,6 +85,7 @@ class FileLog(LogEpochs):
         self._mark = CommitMark(path, files)
         self._sync_until = 0
         self._rounds_left = open_files.WAIT_ROUNDS
+        self._refused = False  # whether the last append found that the log refuses appends for a short time
         self._recent = RecentBatches(RECENT_BYTES)
         in_file = LeaderEpochCheckpoint(path, files).read()  # before the load adds epochs
         self._load(path, files)
@@ -171,6 +172,9 @@ class FileLog(LogEpochs):
                 f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"
             )
         self._check_online()
+        if result.error == ErrorCode.KAFKA_STORAGE_ERROR and self._rounds_left:
+            self._refused = True
+            return False
         if result.error:
             raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
         for batch in batches:
@@ -184,7 +188,10 @@ class FileLog(LogEpochs):
         # This call appends no bytes. It returns when the log accepts appends again. If the call fails, the next append
         # reports the error. If no file descriptor is free, the log refuses appends for a short time. Then the next
         # append asks for the segment again. All these attempts together wait for up to 30 s.
-        while self._handle.append_replicated(b"", ANY_EPOCH).error == ErrorCode.KAFKA_STORAGE_ERROR:
+        # If the full segment could not be closed, the log accepts this call, but refuses appends of records. So
+        # `begin_segment` also waits after such a refusal.
+        while self._refused or self._handle.append_replicated(b"", ANY_EPOCH).error == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._refused = False
             if self._directory.offline_errno or self._rounds_left == 0:
                 break
             self._rounds_left -= 1

@@ -47,7 +47,8 @@ class RaftLog(Protocol):
 
     def append(self, data: bytes) -> bool:
         """Appends batches that begin at `end_offset` and contain their epochs. Never waits for a disk. Returns False
-        without appending anything if a new segment is needed first. Then call `begin_segment`, and append again."""
+        without appending anything if a new segment is needed first, or if the log refuses appends for a short time.
+        Then call `begin_segment`, and append again."""
 
     def begin_segment(self) -> None:
         """Waits for the segment that a refused `append` needs. Blocks."""

@@ -390,6 +390,28 @@ def test_append_waits_for_a_file_descriptor_when_a_segment_begins(error: int, mo
     short.close()
 
 
+def test_append_waits_when_no_file_of_the_full_segment_can_be_opened(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The full segment gets its last index entries before the new segment begins."""
+    log = place.open(segment_bytes=300)
+    append(log, data_batch([b"x" * 200], 0, 1, 1))
+    waits, sleep = [], time.sleep
+    with no_free_descriptor() as end:
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 8:  # longer than the log refuses appends after one attempt
+                end()
+            sleep(seconds)
+
+        monkeypatch.setattr(time, "sleep", wait)
+        append(log, data_batch([b"y" * 200], 1, 1, 1))
+    assert (len(waits) >= 8, log.end_offset, place.directory.offline_errno) == (True, 2, 0)
+    assert log.read(1, 1) == log.read_recent(1, 1)
+    log.close()
+
+
 def test_append_fails_when_no_file_descriptor_becomes_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_files, "WAIT_ROUNDS", 10)
     short = ShortOfFiles(monkeypatch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -105,13 +105,19 @@ class LogDirMoves:
                 self._revert(key, move)
         return set(self._reverts)
 
-    def resume(self) -> None:
-        """Continues the moves that an earlier run of the node started."""
+    def resume(self, leaving: Collection[Key] = ()) -> None:
+        """Continues the moves that an earlier run of the node started. Leaves out the logs in `leaving`, which are
+        being deleted."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
-            if self._manager.get(*key) is not None:
-                LOG.info("%s-%d: the move to %s continues", *key, future.directory.path)
+            if key in leaving or self._manager.get(*key) is None:
+                continue
+            try:
                 self.begin(key, future.directory.path)
+            except MoveCancelled as error:
+                LOG.warning("%s-%d: the move to %s does not continue: %s", *key, future.directory.path, error)
+            else:
+                LOG.info("%s-%d: the move to %s continues", *key, future.directory.path)
 
     async def _run(self, key: Key) -> None:
         move = self._moves[key]

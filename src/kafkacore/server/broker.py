@@ -323,9 +323,9 @@ class BrokerServer:
         # The broker now knows the configurations of the logs' topics, and which logs in its directories are stray.
         self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
-        self._logs.delete_gone(self._publisher.image, self.node_id)
+        gone = self._logs.delete_gone(self._publisher.image, self.node_id)
         self._publisher.subscribe(self._apply)
-        self.moves.resume()
+        self.moves.resume(gone)
         self.registrar.unfence()
         await self._reached(BrokerState.RUNNING)
         # The first response to Metadata must contain this broker.

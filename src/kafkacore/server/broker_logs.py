@@ -85,16 +85,20 @@ class BrokerLogs:
         self._manager.abandon_load()
         self._idle.wait()
 
-    def delete_gone(self, image: MetadataImage, node_id: int) -> None:
-        """Deletes the logs that have become stray during `load`. `image` is the first image whose changes the broker
-        applies. The changes before it may have deleted topics or moved replicas, and only these logs show that."""
+    def delete_gone(self, image: MetadataImage, node_id: int) -> set[Key]:
+        """Deletes the logs that have become stray during `load`, and returns their partitions. `image` is the first
+        image whose changes the broker applies. The changes before it may have deleted topics or moved replicas, and
+        only these logs show that."""
         futures = (future.handle for future in self._manager.futures.all())
         handles = {(each.topic, each.index): each for each in chain(futures, self._manager)}
+        gone = set()
         for (topic, index), handle in handles.items():
             reason = _why_stray(image, node_id, handle)
             if reason is not None:
                 LOG.info("%s-%d is deleted, because %s", topic, index, reason)
                 self.delete(handle)
+                gone.add((topic, index))
+        return gone
 
     def _await_cuts(self) -> None:
         """From now on, a log that is truncated below its recovery point on disk accepts no appends until the upkeep has

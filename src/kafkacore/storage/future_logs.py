@@ -95,19 +95,18 @@ class FutureLogs:
 
     def create(self, key: Key, topic_id: Uuid, directory: ManagedDirectory, settings: LogSettings) -> FutureLog:
         """Creates a future log, which has no files yet. If a future log already exists in that directory, returns it.
-        If one exists in another directory, raises MoveCancelled."""
-        with self._mutex:
-            known = self._futures.get(key)
-            if known is not None:
-                if known.directory is not directory:
-                    raise MoveCancelled(f"{key[0]}-{key[1]} is being moved to {known.directory.path}")
-                return known
-            live = names.partition_directory_name(*key)
-            name = names.partition_directory_name(*key, names.Kind.FUTURE, self._new_uuid().hex())
-            suffix = name.removeprefix(live)
-            handle = log_move.new_future(directory.native, *key, topic_id, settings, suffix)
-            made = self._futures[key] = FutureLog(handle, directory, name)
-            return made
+        If one exists in another directory, raises MoveCancelled. The caller holds the mutex."""
+        known = self._futures.get(key)
+        if known is not None:
+            if known.directory is not directory:
+                raise MoveCancelled(f"{key[0]}-{key[1]} is being moved to {known.directory.path}")
+            return known
+        live = names.partition_directory_name(*key)
+        name = names.partition_directory_name(*key, names.Kind.FUTURE, self._new_uuid().hex())
+        suffix = name.removeprefix(live)
+        handle = log_move.new_future(directory.native, *key, topic_id, settings, suffix)
+        made = self._futures[key] = FutureLog(handle, directory, name)
+        return made
 
     @contextmanager
     def alone(self, key: Key) -> Iterator[None]:

@@ -402,14 +402,16 @@ class LogManager:
         leaving: dict[ManagedDirectory, list[tuple[str, PartitionHandle]]] = {}
         for key in keys:
             with self.futures.alone(key):
-                self.futures.drop(key, kind)
                 with self._mutex:
                     directory = self.holder(key)
-                    if directory is None:
-                        continue
-                    handle = directory.partitions.pop(key)
-                    directory.cleaned.pop(key, None)
-                    self.compactions.disturb(key)
+                    if directory is not None:
+                        handle = directory.partitions.pop(key)
+                        directory.cleaned.pop(key, None)
+                        self.compactions.disturb(key)
+                # The log is no longer listed, so that no other thread can create its future log again.
+                self.futures.drop(key, kind)
+                if directory is None:
+                    continue
                 places[key] = directory
                 handle.retire()
                 # Once the mark is released, the next log of this name may be created.
@@ -512,15 +514,20 @@ class LogManager:
 
     def create_future(self, key: Key, path: str) -> None:
         """Creates a future log in `path`, which `futures` will fill. Does nothing if the future log already exists.
-        Uses no files. Raises MoveCancelled if the log no longer exists or is moving to another directory."""
+        Uses no files. Raises MoveCancelled if the log no longer exists or is moving to another directory, or if the
+        future log belongs to an earlier topic of the same name."""
+        current, known = self.get(*key), self.futures.get(key)
+        target = next(one for one in self._directories if one.path == path)
+        if current is None:
+            raise MoveCancelled(f"{key[0]}-{key[1]} no longer exists")
+        topic_id = current.topic_id  # needs the lock of the log, which must not be awaited under the mutex
+        if known is not None and shown(known.handle.topic_id) not in (ZERO, topic_id):
+            raise MoveCancelled(f"{known.path} belongs to another topic of the same name")
         with self._mutex:
             holder = self.holder(key)
-        target = next(one for one in self._directories if one.path == path)
-        if holder is None:
-            raise MoveCancelled(f"{key[0]}-{key[1]} no longer exists")
-        current = holder.partitions[key]
-        self.futures.create(key, current.topic_id, target, current.settings)
-        with self._mutex:
+            if holder is None or holder.partitions[key] is not current:
+                raise MoveCancelled(f"{key[0]}-{key[1]} no longer exists")
+            self.futures.create(key, topic_id, target, current.settings)
             self.compactions.disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE, name: str | None = None) -> None:

@@ -26,7 +26,7 @@ from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.environment import Environment
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
-from kafkacore.storage import checkpoints, future_logs, log_loader, log_manager, names
+from kafkacore.storage import checkpoints, future_logs, log_loader, log_manager, names, partition_metadata
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
@@ -950,4 +950,44 @@ def test_copy_has_the_records_that_a_log_gets_while_the_copy_looks_for_its_last_
     copy_all(manager)
     assert future.handle.end_offset == 203
     assert future.handle.read(200, 1).records == handle.read(200, 1).records != b""
+    manager.close()
+
+
+def test_future_log_is_not_created_while_its_log_is_deleted(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is created later with the same name would get this future log, and with it the id of the deleted
+    topic."""
+    manager = manager_of(paths)
+    led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    rename, refused = manager.rename_aside, []
+
+    def another_thread_asks(*arguments: Any) -> None:
+        rename(*arguments)
+        with pytest.raises(MoveCancelled, match="no longer exists"):
+            manager.create_future(KEY, paths[1])
+        refused.append(arguments)
+
+    # The future logs know the manager only by a weak reference.
+    monkeypatch.setattr(type(manager), "rename_aside", lambda self, *arguments: another_thread_asks(*arguments))
+    manager.delete([KEY])
+    assert (len(refused), manager.futures.get(KEY)) == (1, None)
+    manager.close()
+
+
+def test_future_log_of_an_earlier_topic_is_not_used_when_a_move_continues(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    future = manager.futures.get(KEY)
+    assert future is not None
+    manager.close()
+    os.unlink(os.path.join(future.path, partition_metadata.NAME))
+    partition_metadata.write(future.path, Uuid(b"e" * 16))
+    manager = manager_of(paths)
+    with pytest.raises(MoveCancelled, match="belongs to another topic"):
+        manager.create_future(KEY, paths[1])
     manager.close()

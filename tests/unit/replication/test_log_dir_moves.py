@@ -14,6 +14,7 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.world.environment import Environment
 from kafkacore.replication.log_dir_moves import LogDirMoves
+from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
 
 KEY = ("orders", 0)
@@ -80,6 +81,25 @@ def test_move_can_be_requested_again_when_it_was_cancelled_before_its_first_step
         await moves.cancel(KEY)
         assert moves.destination(KEY) is None
         assert manager.futures.all() == []
+        await moves.close()
+
+    asyncio.run(asyncio.wait_for(run(), LIMIT_S))
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_start_does_not_continue_the_move_of_a_log_that_is_being_deleted(
+    paths: list[str], manager: LogManager, leaves: bool
+) -> None:
+    def deleted(key: Any, path: str) -> None:
+        assert not leaves
+        raise MoveCancelled("it no longer exists")
+
+    async def run() -> None:
+        manager.create_future(KEY, paths[1])
+        manager.create_future = deleted  # type: ignore[method-assign]
+        moves = LogDirMoves(manager, assigned, 2, lambda: 1 << 30, 1)
+        moves.resume({KEY} if leaves else ())
+        assert moves.destination(KEY) is None
         await moves.close()
 
     asyncio.run(asyncio.wait_for(run(), LIMIT_S))

@@ -172,9 +172,9 @@ def test_log_and_its_future_log_are_deleted_when_the_replica_leaves_while_logs_a
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     logs = BrokerLogs(manager, paths, blocking)
     logs.load(image, ME)
-    logs.delete_gone(image, ME)
+    assert logs.delete_gone(image, ME) == set()
     assert manager.get(*KEY) is not None
-    logs.delete_gone(image_of_one(HERE, *after), ME)
+    assert logs.delete_gone(image_of_one(HERE, *after), ME) == {KEY}
     blocking.submit(int).result()  # waits until the thread has deleted the logs
     assert (manager.get(*KEY), manager.futures.all()) == (None, [])
     for path in paths.values():

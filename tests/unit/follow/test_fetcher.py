@@ -282,16 +282,22 @@ def append_unsynced(log: PartitionHandle) -> None:
     assert log.append(batch(), 1, wait=False).error == 0
 
 
-def test_follower_fetches_again_only_after_the_sync_that_flush_messages_requires(
-    tmp_path: Path, disk: FaultDisk
-) -> None:
-    """The next Fetch acknowledges the records to the leader."""
-    replicas = with_flushes(tmp_path, disk, 1)
+def pair_in_session(replicas: Replicas) -> tuple[PartitionHandle, PartitionHandle]:
+    """Returns the logs of a leader and of its follower, which has synced the leader's records and fetches again."""
     pair = theirs, ours = replicas.pair()
     append_unsynced(theirs)
     replicas.catch_up(pair)
     replicas.until((ours, "fetches"))
     replicas.step()
+    return theirs, ours
+
+
+def test_follower_fetches_again_only_after_the_sync_that_flush_messages_requires(
+    tmp_path: Path, disk: FaultDisk
+) -> None:
+    """The next Fetch acknowledges the records to the leader."""
+    replicas = with_flushes(tmp_path, disk, 1)
+    theirs, ours = pair_in_session(replicas)
     hold_syncs(disk)
     append_unsynced(theirs)
     replicas.step()
@@ -371,11 +377,7 @@ def test_follower_fetches_only_after_a_sync_when_its_log_has_unsynced_records_of
 
 def test_follower_never_acknowledges_records_when_their_sync_fails(tmp_path: Path, disk: FaultDisk) -> None:
     replicas = with_flushes(tmp_path, disk, 1)
-    pair = theirs, ours = replicas.pair()
-    append_unsynced(theirs)
-    replicas.catch_up(pair)
-    replicas.until((ours, "fetches"))
-    replicas.step()
+    theirs, ours = pair_in_session(replicas)
     append_unsynced(theirs)
     assert theirs.flush()
     disk.fail("sync", errno.EIO)

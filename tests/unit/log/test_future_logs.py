@@ -102,6 +102,18 @@ def move(manager: LogManager, path: str) -> None:
     manager.replace_with_future(KEY)
 
 
+def fail_to_replace(manager: LogManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries to end a move while no file descriptor is free for the load of the new log."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_loader, "load", fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.replace_with_future(KEY)
+
+
 def of_partition(path: str) -> list[names.Kind]:
     found = [names.parse_partition_directory(name) for name in sorted(os.listdir(path))]
     return [one.kind for one in found if one is not None]
@@ -602,14 +614,7 @@ def test_future_log_that_is_opened_again_awaits_a_checkpoint_when_it_is_truncate
 ) -> None:
     manager = manager_of(paths)
     checkpointed_copy(manager, paths[0])
-
-    def fails(*_: object, **__: object) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(log_loader, "load", fails)
-        with pytest.raises(OSError, match="Too many open files"):
-            manager.replace_with_future(KEY)
+    fail_to_replace(manager, monkeypatch)
     copy_all(manager)
     future = manager.futures.get(KEY)
     assert future is not None
@@ -742,14 +747,7 @@ def test_log_that_could_not_be_loaded_under_its_new_name_keeps_the_former_one_af
     handle = led(manager, "/a", batches=10)
     manager.create_future(KEY, "/b")
     copy_all(manager)
-
-    def fails(*_: object, **__: object) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(log_loader, "load", fails)
-        with pytest.raises(OSError, match="Too many open files"):
-            manager.replace_with_future(KEY)
+    fail_to_replace(manager, monkeypatch)
     assert handle.append(batch(), acks=-1).error == 0
     before = stored(handle)
     disk.cut_power()

@@ -38,6 +38,17 @@ def led(path: Path, **settings: int) -> PartitionHandle:
     return handle
 
 
+def led_on_fault_disk(path: Path, **settings: int) -> tuple[FaultDisk, PartitionHandle]:
+    """Returns a log with 60 batches in segments of 1000 bytes, and its disk."""
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000, **settings))
+    handle.become_leader(1, 0)
+    for number in range(60):
+        assert handle.append(batch(b"%d" % number)).error == 0
+    return disk, handle
+
+
 class Crew:
     """A group of threads that run until the last of the `workers` ends. Raises the first error of any thread."""
 
@@ -198,12 +209,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_truncation_cuts_the_right_segment_when_the_first_segments_are_deleted_meanwhile(tmp_path: Path) -> None:
-    disk = FaultDisk()
-    directory = LogDirectory(disk.environment(), str(tmp_path))
-    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000, retention_ms=-1))
-    handle.become_leader(1, 0)
-    for number in range(60):
-        assert handle.append(batch(b"%d" % number)).error == 0
+    disk, handle = led_on_fault_disk(tmp_path, retention_ms=-1)
     disk.slow_down(500_000)
     truncation = threading.Thread(target=handle.truncate_to, args=(120,))
     truncation.start()
@@ -223,12 +229,7 @@ def test_truncation_cuts_the_right_segment_when_the_first_segments_are_deleted_m
 
 
 def test_log_that_begins_anew_keeps_its_file_when_an_old_segment_of_that_name_is_being_deleted(tmp_path: Path) -> None:
-    disk = FaultDisk()
-    directory = LogDirectory(disk.environment(), str(tmp_path))
-    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000))
-    handle.become_leader(1, 0)
-    for number in range(60):
-        assert handle.append(batch(b"%d" % number)).error == 0
+    disk, handle = led_on_fault_disk(tmp_path)
     last_deleted = handle.segments()[-3].base_offset
     disk.slow_down(10_000)
     deletion = threading.Thread(target=handle.delete_records, args=(170,))
@@ -244,12 +245,7 @@ def test_log_that_begins_anew_keeps_its_file_when_an_old_segment_of_that_name_is
 @pytest.mark.parametrize("first", ["DeleteRecords", "retention"])
 def test_first_segments_are_removed_without_a_gap_when_two_threads_delete_them(tmp_path: Path, first: str) -> None:
     """A load drops all segments after a gap."""
-    disk = FaultDisk()
-    directory = LogDirectory(disk.environment(), str(tmp_path))
-    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=1000, retention_ms=-1))
-    handle.become_leader(1, 0)
-    for number in range(60):
-        assert handle.append(batch(b"%d" % number)).error == 0
+    disk, handle = led_on_fault_disk(tmp_path, retention_ms=-1)
 
     def bases() -> list[int]:
         return [segment.base_offset for segment in handle.segments()]

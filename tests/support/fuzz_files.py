@@ -172,7 +172,8 @@ def _check_served(disk: SimulatedDisk, handle: PartitionHandle, given: dict[str,
         assert any(found.records in each for each in kept.values()), f"the records served at {offset} are in no file"
         for batch in Batches(found.records):
             assert batch.crc_ok
-            offset = max(offset, batch.next_offset)
+            assert batch.next_offset > offset
+            offset = batch.next_offset
 
 
 def _read_through(handle: PartitionHandle) -> None:

@@ -138,7 +138,7 @@ def load_log(data: bytes) -> None:
         assert found.error == 0, f"error {found.error} for the read at {offset}"
         for batch in Batches(found.records):
             assert batch.crc_ok
-            assert batch.base_offset <= offset
+            assert batch.next_offset > offset
             offset = batch.next_offset
     handle.close()
     directory.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import shutil
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from broken_batches import resealed
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_load import LoadProgress
@@ -289,6 +291,18 @@ def test_recovery_truncates_the_log_at_a_batch_when_its_base_offset_is_damaged(t
     data[2 * size + 6] = 1  # offset 258 instead of 2
     log.write_bytes(data)
     assert loaded(tmp_path, clean=False).end_offset == 2
+
+
+@pytest.mark.parametrize("gaps_until", [0, 1000])
+def test_recovery_truncates_the_log_at_a_batch_that_ends_before_it_begins(tmp_path: Path, gaps_until: int) -> None:
+    """The checksum covers the last offset delta, so only a broken node writes such a batch."""
+    path = made(tmp_path, 2)
+    data = bytearray(batch())
+    struct.pack_into(">q", data, 0, 9)
+    struct.pack_into(">i", data, 23, -1)
+    with (path / f"{0:020d}.log").open("ab") as log:
+        log.write(resealed(data))
+    assert loaded(tmp_path, clean=False, gaps_until=gaps_until).end_offset == 2
 
 
 def test_load_does_not_check_batches_below_the_recovery_point(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ cdef int follows_gap(const Recovery *recovery, int32_t i, const BatchHeader *hea
 cdef int follows(const Recovery *recovery, int32_t i, const BatchHeader *header, int64_t at) noexcept nogil:
     """Returns 1 if the batch at `at` can follow the previous batch, 0 if it cannot, or -errno. No checksum covers its
     base offset, so the base offset may be damaged. For magic 0 and 1, only the last offset is known."""
+    if header.last_offset_delta < 0:
+        return 0
     if (header.magic < 2 or header.base_offset == recovery.load.state_offset
             or may_have_gap(recovery, recovery.load.state_offset)):
         return last_offset(header) >= recovery.load.state_offset

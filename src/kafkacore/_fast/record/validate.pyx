@@ -447,7 +447,7 @@ cdef int16_t check_batches(
             return fail_batches(result, CORRUPT_MESSAGE, b"A record batch has an impossible length or magic byte.")
         if header.magic >= 2 and header.partition_leader_epoch > leader_epoch:
             return 0
-        if result.batch_count and last_offset(&header) <= result.last_offset:
+        if header.last_offset_delta < 0 or (result.batch_count and last_offset(&header) <= result.last_offset):
             return fail_batches(result, CORRUPT_MESSAGE, b"The offsets of the record batches do not grow.")
         if result.batch_count == 0:
             result.first_offset = header.base_offset

@@ -364,9 +364,9 @@ cdef int note_checked(Log *log, const uint8_t *records, size_t size, int file) n
 
 
 cdef int64_t next_base(const Log *log, const BatchesResult *checked) noexcept nogil:
-    """Returns the base offset of the segment for these batches. There is no gap between two segments, because a load
-    would take the gap for a lost end of the earlier segment. Only a gap that is too large for the new segment's indexes
-    stays between the two."""
+    """Returns the base offset of the segment for these batches. It leaves no gap between two segments, because a load
+    would take the gap for a lost end of the earlier segment. Two gaps stay: one that is too large for the new segment's
+    indexes, and one to which the log was truncated."""
     return log.end_offset if checked.last_offset - log.end_offset <= LAST_RELATIVE_OFFSET else checked.first_offset
 
 

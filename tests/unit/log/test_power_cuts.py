@@ -16,12 +16,16 @@ from kafkacore._fast.log.partition_watch import SYNCED as UNTIL_SYNCED
 from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.storage import log_loader
 from kafkacore.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
+from transactions import ABORT, marker, records
 
 KAFKA_STORAGE_ERROR = 56
+READ_COMMITTED = 1
 TOPIC_ID = Uuid.random()
 SYNCED = LogSettings(segment_bytes=2048, index_interval_bytes=200, flush_messages=1)
 UNSYNCED = LogSettings(segment_bytes=2048, index_interval_bytes=200)
@@ -137,6 +141,42 @@ def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings
         cut += 1
 
 
+def without_a_time_index(disk: SimulatedDisk) -> None:
+    """Makes a synced log of three segments. A transaction was aborted in each of the first two, and the first has lost
+    its time index."""
+    made = [records(0, 7), marker(2, 7, ABORT), records(3, 7, sequence=2), marker(5, 7, ABORT), records(6, 7)]
+    settings = LogSettings(segment_bytes=len(made[0]) + len(made[1]))
+    handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, TOPIC_ID, settings)
+    handle.become_follower(2, 0)
+    for one in made:
+        assert handle.append_replicated(one, 0).error == 0
+    handle.shut()
+    disk.unlink(f"/data/t-0/{0:020d}.timeindex")
+    disk.sync_directory("/data/t-0")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_aborted_records_stay_aborted_when_the_power_fails_while_indexes_are_rebuilt(seed: int) -> None:
+    cut = died = 0
+    while died >= cut:
+        disk = new_disk()
+        without_a_time_index(disk)
+        disk.cut_power_at(disk.operations + cut)
+        handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, None, UNSYNCED)
+        with contextlib.suppress(OSError):
+            log_loader.load(handle, "/data/t-0", clean=True, recovery_point=8, files=disk)
+        died += disk.is_dead
+        disk.cut_power()
+        disk.restart(seed * 1000 + cut, ordered=seed < 3)
+        handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, None, UNSYNCED)
+        log_loader.load(handle, "/data/t-0", clean=False, recovery_point=8, files=disk)
+        handle.become_leader(1, 1)
+        assert handle.read(0, isolation=READ_COMMITTED).aborted == [(7, 0)]
+        assert handle.read(3, isolation=READ_COMMITTED).aborted == [(7, 3)]
+        cut += 1
+    assert died > 5
+
+
 def test_retention_deletes_the_first_segments_first() -> None:
     ends = set()
     for handle in cut_while(lambda handle: handle.delete_records(handle.end_offset - 4)):
@@ -173,9 +213,9 @@ def test_truncated_records_do_not_return_behind_their_successors_after_a_power_c
         handle.truncate_to(end)
         handle.configure(UNSYNCED)
         successors = [batch(1000 + number) for number in range(3)]
-        for number, records in enumerate(successors):
+        for number, successor in enumerate(successors):
             plain = RecordBatchBuilder()
-            for record in next(iter(Batches(records))):
+            for record in next(iter(Batches(successor))):
                 plain.append(timestamp=1_700_000_000_000, key=b"new %d" % number, value=record.value)
             assert handle.append(plain.build()).error == 0
         disk.cut_power()

@@ -29,8 +29,8 @@ from kafkacore._fast.log.segment cimport (
     segment_truncate, segment_unlink,
 )
 from kafkacore._fast.log.segment_index cimport (
-    segment_end_times, segment_forget_indexes, segment_load_indexes, segment_note_batch, segment_reserve,
-    segment_reset_indexes, segment_seal, segment_write_indexes,
+    segment_begin_rebuild, segment_end_rebuild, segment_end_times, segment_forget_indexes, segment_load_indexes,
+    segment_note_batch, segment_reserve, segment_seal,
 )
 from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -182,22 +182,37 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
     return at
 
 
-cdef int begin_segment(Load *load, int32_t i) noexcept nogil:
+cdef bint is_unflushed(const Recovery *recovery, int32_t i) noexcept nogil:
+    """Returns whether the segment contains the recovery point or is after it."""
+    cdef const Load *load = &recovery.load
+    return i + 1 >= load.count or load.segments[i + 1].base_offset > recovery.plan.recovery_point
+
+
+cdef int begin_segment(Recovery *recovery, int32_t i) noexcept nogil:
     """Restores the state that the producers had at the segment's base offset, and empties the segment's indexes."""
+    cdef Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
-        result = segment_open_log(segment)
+        segment_close(segment)
+        # After a crash, the next load recovers an unflushed segment whether it has indexes or not.
+        result = segment_begin_rebuild(segment, not is_unflushed(recovery, i))
     if result == 0:
-        result = segment_reset_indexes(segment)
+        result = segment_open_log(segment)
     return result if result < 0 else txn_index_reset(segment)
+
+
+cdef int write_indexes(Recovery *recovery, int32_t i) noexcept nogil:
+    cdef Segment *segment = recovery.load.segments[i]
+    cdef int result = 0
+    if i + 1 < recovery.load.count:
+        result = segment_end_times(segment)
+    return result if result < 0 else segment_end_rebuild(segment, not is_unflushed(recovery, i))
 
 
 cdef int seal_recovered(Load *load, int32_t i) noexcept nogil:
     cdef Segment *segment = load.segments[i]
-    cdef int result = segment_end_times(segment)
-    if result == 0:
-        result = segment_seal(segment)
+    cdef int result = segment_seal(segment)
     if result == 0:
         segment_forget_indexes(segment)
         segment_close(segment)
@@ -223,7 +238,7 @@ cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
     cdef int64_t valid
     cdef int result
     load.recovered[i] = True
-    result = begin_segment(load, i)
+    result = begin_segment(recovery, i)
     if result < 0:
         return result
     valid = valid_bytes(recovery, i)
@@ -238,7 +253,7 @@ cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
         result = segment_truncate(segment, valid)
         add64(recovery.plan.progress, size - valid)
     if result == 0:
-        result = segment_write_indexes(segment)
+        result = write_indexes(recovery, i)
     return result if result < 0 else valid < size
 
 
@@ -295,12 +310,6 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
     return result
-
-
-cdef bint is_unflushed(const Recovery *recovery, int32_t i) noexcept nogil:
-    """Returns whether the segment contains the recovery point or is after it."""
-    cdef const Load *load = &recovery.load
-    return i + 1 >= load.count or load.segments[i + 1].base_offset > recovery.plan.recovery_point
 
 
 cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
@@ -622,6 +631,7 @@ cdef bint begin_load(Recovery *recovery, Log *log, const LoadPlan *plan, LoadRep
     load.snapshots = plan.snapshots
     load.snapshot_count = plan.snapshot_count
     load.snapshots_end = INT64_MAX
+    load.is_abandoned = plan.is_abandoned
     load.log_start_offset = plan.log_start_offset
     load.state_offset = load.snapshot_offset = load.last_aborted_offset = -1
     load.path = log_directory_path(log)

@@ -31,6 +31,11 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the en
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
 cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes in memory and their files
+# Empties the indexes of a closed segment, to rebuild them. Removes the .index file, which `segment_end_rebuild` creates
+# again when all other indexes are complete. If the process is killed in between, the next load finds no .index file and
+# rebuilds the indexes. With `durable`, this also holds after a power cut.
+cdef int segment_begin_rebuild(Segment *segment, bint durable) noexcept nogil
+cdef int segment_end_rebuild(Segment *segment, bint durable) noexcept nogil  # writes the indexes to their files
 # Frees the memory. Call this when the files have all entries.
 cdef void segment_forget_indexes(Segment *segment) noexcept nogil
 # A truncation calls the next two functions after it has set `size` to the new end of the .log. `segment_cut_entries`

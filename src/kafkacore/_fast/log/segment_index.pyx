@@ -9,7 +9,7 @@ from kafkacore._fast.base.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.base.cursor cimport be32, be64, put32, put64
 from kafkacore._fast.log.segment cimport (
     OFFSET_ENTRY_BYTES, SEGMENT_DELETED, TIME_ENTRY_BYTES, OffsetEntry, Segment, TimeEntry, file_of, segment_keep_file,
-    segment_open_part, segment_unlink_part,
+    segment_open_part, segment_sync, segment_sync_names, segment_unlink_part,
 )
 from kafkacore._fast.world.environment cimport Disk
 
@@ -250,12 +250,46 @@ cdef int segment_reset_indexes(Segment *segment) noexcept nogil:
         result = disk.truncate(disk.self, offset_file(segment), 0)
     if result == 0:
         result = disk.truncate(disk.self, time_file(segment), 0)
+    clear_indexes(segment)
+    return result
+
+
+cdef void clear_indexes(Segment *segment) noexcept nogil:
     segment.offset_count = segment.offset_written = 0
     segment.time_count = segment.time_written = 0
     segment.bytes_since_index = 0
     segment.max_timestamp_ms = -1
     segment.offset_of_max_timestamp = segment.base_offset
     segment.first_timestamp_ms = -1
+
+
+cdef int segment_begin_rebuild(Segment *segment, bint durable) noexcept nogil:
+    cdef int file
+    cdef int result = segment_unlink_part(segment, b".index")
+    if result == 0 and durable:
+        result = segment_sync_names(segment)
+    clear_indexes(segment)
+    if result < 0:
+        return result
+    file = open_index(segment, b".timeindex")
+    if file < 0:
+        return file
+    result = segment.disk.truncate(segment.disk.self, file, 0)
+    segment.disk.close(segment.disk.self, file)
+    return result
+
+
+cdef int segment_end_rebuild(Segment *segment, bint durable) noexcept nogil:
+    cdef int file = open_index(segment, b".timeindex")
+    cdef int result = write_time_entries(segment, file) if file >= 0 else file
+    segment_give_back(segment, &segment.time_index_file, file)
+    if result == 0 and durable:
+        result = segment_sync(segment, True)
+    if result < 0:
+        return result
+    file = open_index(segment, b".index")
+    result = write_offset_entries(segment, file) if file >= 0 else file
+    segment_give_back(segment, &segment.offset_index_file, file)
     return result
 
 

@@ -58,7 +58,8 @@ class DirectoryLoad:
         self._is_abandoned = False
 
     def abandon(self) -> None:
-        """Ends the load after the segments that are being recovered. Runs on any thread."""
+        """Ends the load after the segments that are being recovered, and within a replay of producers. Runs on any
+        thread."""
         self._is_abandoned = True
         for progress in self._progress:
             progress.abandon()
@@ -112,6 +113,8 @@ class DirectoryLoad:
                 self._load(some, self._progress[number])
             except OSError as error:
                 if error.errno == errno.ECANCELED:  # the load was abandoned
+                    # The load may have rebuilt indexes of this log. Nobody has synced them, and nobody closes the log.
+                    self.directory.clean = False
                     return
                 LOG.exception("loading logs in %s failed", self.directory.path)
                 self._fail(self.directory, error.errno or errno.EIO)

@@ -27,6 +27,7 @@ ctypedef struct Load:
     int64_t last_aborted_offset
     uint8_t *block
     int64_t block_bytes
+    const int32_t *is_abandoned      # see LoadPlan; NULL after a truncation
 
 cdef enum:
     LOAD_BLOCK_BYTES = 1 << 19

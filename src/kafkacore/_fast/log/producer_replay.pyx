@@ -6,6 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset, strlen
 
+from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.log.log cimport SegmentList, log_hold_segments, segments_release
 from kafkacore._fast.log.files cimport read_producer_snapshot, write_producers
@@ -20,6 +21,9 @@ from kafkacore._fast.log.segment cimport Segment, segment_open_log
 from kafkacore._fast.log.segment_index cimport segment_floor_of_position, segment_floor_on_disk
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_append
+
+cdef extern from "<errno.h>" nogil:
+    int ECANCELED
 
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
@@ -80,6 +84,8 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset, bint 
     cdef int result
     while at < segment.size:
         if at < start or at + HEADER_BYTES > start + held:
+            if load.is_abandoned != NULL and load32(load.is_abandoned):
+                return -ECANCELED
             size = segment.size - at if segment.size - at < HEADERS_BYTES else HEADERS_BYTES
             start = at
             held = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)

@@ -28,7 +28,8 @@ ctypedef struct LoadPlan:
     int64_t *progress                # atomic: the number of bytes checked so far
     int64_t *segments_done           # atomic: the number of segments checked so far
     int64_t *segments_left           # atomic: the number of segments of this log that are still to be recovered
-    const int32_t *is_abandoned      # atomic: once this is not 0, the recovery ends before the next segment
+    # Atomic. Once this is not 0, the recovery ends before the next segment, and a replay of producers ends at once.
+    const int32_t *is_abandoned
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes

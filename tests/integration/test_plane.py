@@ -392,14 +392,15 @@ def test_connection_is_closed_and_counted_when_it_is_idle(serve: Callable[..., S
 
 
 def test_connection_is_closed_when_it_falls_idle_after_it_was_active(serve: Callable[..., Serving]) -> None:
-    """When the timer fires, the connection has been active meanwhile. So the plane must set the timer again."""
+    """When the timer fires, the connection has been active meanwhile. So the plane must set the timer again. The
+    plane's clock counts whole milliseconds, so the connection may close one millisecond early."""
     serving = serve(connections_max_idle_ms=200)
     peer = serving.peer()
     began = time.monotonic()
     until(lambda: time.monotonic() > began + 0.1)
     assert peer.ask(b"x") == b"x"
     assert peer.is_closed()
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - began >= 0.298
     assert serving.counter("expired_connections_killed") == 1
 
 
@@ -629,8 +630,10 @@ def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
     serving = serve()
-    limit = 4 * len(os.listdir("/proc/self/fd")) + 160
-    command = [sys.executable, "-c", HOLD, str(serving.port), str(limit - limit // 8)]
+    taken = len(os.listdir("/proc/self/fd"))
+    limit = 4 * taken + 160
+    # Some connections wait in the system's backlog, which has room for 50.
+    command = [sys.executable, "-c", HOLD, str(serving.port), str(limit - limit // 8 - taken + 20)]
     with open_files_limited(limit), caplog.at_level("INFO", "kafkacore.network"):
         with subprocess.Popen(command, stdin=subprocess.PIPE) as clients:
             until(lambda: bool(caplog.records))

@@ -415,6 +415,23 @@ def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: 
     assert again.last_stable_offset == 6
 
 
+def test_aborted_records_stay_aborted_when_the_log_rolled_at_the_recovery_point_before_a_power_cut(
+    tmp_path: Path,
+) -> None:
+    """The recovery point was written while the first segment was active. A roll syncs the transaction index later."""
+    begun, aborted = records(0, 7), marker(2, 7, ABORT)
+    settings = LogSettings(segment_bytes=len(begun) + len(aborted))
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
+    handle.become_follower(2, 0)
+    for one in (begun, aborted, records(3, 7, sequence=2)):
+        assert handle.append_replicated(one, 0).error == 0
+    handle.shut()
+    (tmp_path / "t-0" / f"{0:020d}.txnindex").write_bytes(b"")
+    again = loaded(tmp_path, clean=False, recovery_point=3)
+    again.become_leader(1, 1)
+    assert again.read(0, isolation=READ_COMMITTED).aborted == [(7, 0)]
+
+
 def test_recovery_point_stays_before_a_rebuilt_segment_until_it_is_synced(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / f"{5:020d}.index").unlink()

@@ -141,9 +141,9 @@ def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings
         cut += 1
 
 
-def without_a_time_index(disk: SimulatedDisk) -> None:
+def without_indexes(disk: SimulatedDisk, missing: list[str]) -> None:
     """Makes a synced log of three segments. A transaction was aborted in each of the first two, and the first has lost
-    its time index."""
+    some of its indexes."""
     made = [records(0, 7), marker(2, 7, ABORT), records(3, 7, sequence=2), marker(5, 7, ABORT), records(6, 7)]
     settings = LogSettings(segment_bytes=len(made[0]) + len(made[1]))
     handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, TOPIC_ID, settings)
@@ -151,16 +151,20 @@ def without_a_time_index(disk: SimulatedDisk) -> None:
     for one in made:
         assert handle.append_replicated(one, 0).error == 0
     handle.shut()
-    disk.unlink(f"/data/t-0/{0:020d}.timeindex")
+    for suffix in missing:
+        disk.unlink(f"/data/t-0/{0:020d}.{suffix}")
     disk.sync_directory("/data/t-0")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_aborted_records_stay_aborted_when_the_power_fails_while_indexes_are_rebuilt(seed: int) -> None:
+@pytest.mark.parametrize("missing", [["timeindex"], ["timeindex", "txnindex", "index"]])
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_aborted_records_stay_aborted_when_the_power_fails_while_indexes_are_rebuilt(
+    seed: int, missing: list[str]
+) -> None:
     cut = died = 0
     while died >= cut:
         disk = new_disk()
-        without_a_time_index(disk)
+        without_indexes(disk, missing)
         disk.cut_power_at(disk.operations + cut)
         handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, None, UNSYNCED)
         with contextlib.suppress(OSError):

@@ -195,7 +195,8 @@ cdef int begin_segment(Recovery *recovery, int32_t i) noexcept nogil:
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
         segment_close(segment)
-        # After a crash, the next load recovers an unflushed segment whether it has indexes or not.
+        # After a crash, the next load recovers an unflushed segment whether it has indexes or not. The last segment
+        # counts as unflushed. If the log has rolled since, that segment ends at the recovery point or after it.
         result = segment_begin_rebuild(segment, not is_unflushed(recovery, i))
     if result == 0:
         result = segment_open_log(segment)
@@ -320,9 +321,16 @@ cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
             and not may_have_gap(recovery, load.state_offset))
 
 
+cdef bint ends_at_recovery_point(const Recovery *recovery, int32_t i) noexcept nogil:
+    """Returns whether the segment ends at the recovery point. Its records are synced, but perhaps not its transaction
+    index: it may have been the active segment when the recovery point was written."""
+    return recovery.load.segments[i + 1].base_offset == recovery.plan.recovery_point
+
+
 cdef bint needs_recovery(const Recovery *recovery, int32_t i) noexcept nogil:
-    return (recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES
-            or (not recovery.plan.clean and is_unflushed(recovery, i)))
+    if recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES:
+        return True
+    return not recovery.plan.clean and (is_unflushed(recovery, i) or ends_at_recovery_point(recovery, i))
 
 
 cdef void count_left(const Recovery *recovery) noexcept nogil:

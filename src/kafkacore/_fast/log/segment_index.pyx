@@ -285,6 +285,8 @@ cdef int segment_end_rebuild(Segment *segment, bint durable) noexcept nogil:
     segment_give_back(segment, &segment.time_index_file, file)
     if result == 0 and durable:
         result = segment_sync(segment, True)
+    if result == 0 and durable:
+        result = segment_sync_names(segment)
     if result < 0:
         return result
     file = open_index(segment, b".index")

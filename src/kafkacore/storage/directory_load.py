@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from typing import Final
 
@@ -110,16 +110,26 @@ class DirectoryLoad:
             if not some:
                 return
             try:
-                self._load(some, self._progress[number])
+                with self._unclean_after_failure(self._progress[number]):
+                    self._load(some, self._progress[number])
             except OSError as error:
                 if error.errno == errno.ECANCELED:  # the load was abandoned
-                    # The load may have rebuilt indexes of this log. Nobody has synced them, and nobody closes the log.
-                    self.directory.clean = False
                     return
                 LOG.exception("loading logs in %s failed", self.directory.path)
                 self._fail(self.directory, error.errno or errno.EIO)
                 return
             self._done[number] += len(some)
+
+    @contextlib.contextmanager
+    def _unclean_after_failure(self, progress: LoadProgress) -> Iterator[None]:
+        """Ensures that the directory is not marked as clean after a failed load that rebuilt indexes. Nobody has synced
+        them, and nobody closes their logs. In a clean directory, the load checks bytes only to rebuild indexes."""
+        try:
+            yield
+        except Exception:
+            if progress.bytes_done:
+                self.directory.clean = False
+            raise
 
     def _take(self) -> list[Found]:
         taken: list[Found] = []

@@ -224,6 +224,23 @@ def test_load_ends_before_the_next_segment_when_it_is_abandoned() -> None:
     again.close()
 
 
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_directory_stays_clean_after_a_failed_load_only_when_no_index_was_rebuilt(rebuilds: bool) -> None:
+    disk = SimulatedDisk()
+    filled(disk)
+    manager = manager_of(disk)
+    manager.load()
+    manager.close()
+    if rebuilds:
+        disk.unlink(f"/data/orders-0/{0:020d}.timeindex")
+    disk.write("/data/orders-1/leader-epoch-checkpoint", b"x")
+    again = manager_of(disk, threads=1)
+    with pytest.raises(MalformedFileError):
+        again.load()
+    again.close()
+    assert clean_shutdown.exists("/data", disk) is not rebuilds
+
+
 def test_log_takes_a_topic_id_that_only_python_can_parse() -> None:
     disk = SimulatedDisk()
     topic_id = filled(disk, partitions=2)

@@ -29,14 +29,19 @@ cdef void enter(Mount *mount, int kind) noexcept nogil:
     cdef SimDisk *disk = mount.disk
     cdef int64_t ns = load64(&disk.delay_us) * 1000
     cdef const Pace *pace = &disk.paces[kind]
+    cdef bint paused
+    mutex_lock(&disk.lock)  # in the real world, several threads use the disk
     if pace.most_ns > 0:
         ns += pace.least_ns + <int64_t> (agenda_draw(&disk.random) % <uint64_t> (pace.most_ns - pace.least_ns + 1))
-    if ns > 0 and not is_dead(mount) and not agenda_pause(ns):
-        if mount.simulated:
-            disk.spent_ns += ns
-        else:
-            usleep(<unsigned int> (ns // 1000))
+    if ns == 0 or is_dead(mount):
+        return
+    mutex_unlock(&disk.lock)
+    paused = agenda_pause(ns)
+    if not paused and not mount.simulated:
+        usleep(<unsigned int> (ns // 1000))
     mutex_lock(&disk.lock)
+    if not paused and mount.simulated:
+        disk.spent_ns += ns
 
 
 cdef inline bint is_dead(const Mount *mount) noexcept nogil:

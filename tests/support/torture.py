@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from brokers import APACHE, java
 from kafkacore.protocol.errors import ErrorCode
@@ -31,6 +31,7 @@ PARTITIONS, MOVING_PARTITIONS = 4, 2
 JAVA_RECORDS_PER_S = 100
 KEYS = 50  # the number of keys that the Java producer uses, large enough for each partition to get records
 COMMIT_RECORDS = 200
+LOST_POSITION = KafkaError._AUTO_OFFSET_RESET
 MEMBER_LIFE_S = (4, 15)
 DISK_MIB = 1024
 FOREVER_MS = 2**31 - 1
@@ -203,6 +204,8 @@ class Group:
 
     def _live(self, until):
         floors, ends, asked = {}, {}, []
+        with self._lock:
+            reset = "error" if len(self.group.committed) == PARTITIONS else "earliest"
 
         def assigned(_, partitions):
             with self._lock:
@@ -219,14 +222,18 @@ class Group:
 
         consumer = Consumer({
             "bootstrap.servers": self.cluster.bootstrap, "group.id": "confluent", "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500,
+            "auto.offset.reset": reset, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500,
             "socket.timeout.ms": 4000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 1000,
             "on_commit": committed, "log_level": 0,
         })  # fmt: skip
         try:
             consumer.subscribe([SPREAD], on_assign=assigned)
             while time.monotonic() < until and not self._ends.is_set():
-                messages = [each for each in consumer.consume(COMMIT_RECORDS, 0.2) if each.error() is None]
+                got = consumer.consume(COMMIT_RECORDS, 0.2)
+                if lost := [each for each in got if each.error() and each.error().code() == LOST_POSITION]:
+                    self._check_lost(lost, floors)
+                    return
+                messages = [each for each in got if each.error() is None]
                 if not messages:
                     continue
                 with self._lock:
@@ -241,6 +248,17 @@ class Group:
                     consumer.commit(offsets=asked)
         finally:
             consumer.close()
+
+    def _check_lost(self, lost, floors):
+        """Checks why a member has lost its positions. A new member may have asked a deposed leader that does not know
+        of its successor, and whose log ends before the position. The commits contain no leader epoch, so the consumer
+        cannot notice this (KIP-320). It leaves the group, and asks again when it comes back."""
+        with self._lock:
+            self.group.problems += [
+                f"{self.group.name} found no commit of {each.partition()}, after {floors[each.partition()]}"
+                for each in lost
+                if floors.get(each.partition()) and "no previously committed offset" in each.error().str()
+            ]
 
 
 class Clients:

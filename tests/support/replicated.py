@@ -388,9 +388,10 @@ class Writes:
         )
         try:
             self._write(producer)
-        except KafkaException as error:
+            left = producer.flush(LIMIT_S)
+        except Exception as error:  # noqa: BLE001 - a thread that just ended would look like a slow one
             self.lost.append(f"the producer ended with {error!r}")
-        left = producer.flush(LIMIT_S)
+            left = len(producer)
         if left:
             self.lost.append(f"{left} records were neither acknowledged nor refused")
 

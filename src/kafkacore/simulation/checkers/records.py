@@ -106,12 +106,17 @@ class RecordsWereSent(Checker):
 
 class ProducersWriteInOrder(Checker):
     """In each replica's log, the epochs of an idempotent producer never decrease, and the batches that it sent in one
-    epoch follow each other without a gap (KIP-98)."""
+    epoch follow each other without a gap (KIP-98). A producer whose records were all deleted can begin with any
+    sequence number, because a leader that was added later does not know it (KIP-360)."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
-        # For each log and producer: the producer's epoch, and its next sequence number.
-        self._next: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+        # For each log and producer: the producer's epoch, its next sequence number, and the end of its last batch.
+        self._next: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
+        self._deleted: dict[str, int] = {}
+
+    def deleted(self, seen: RecordsDeleted) -> None:
+        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def log(self, seen: ReplicaLogSeen) -> None:
         key = (seen.log, seen.node)
@@ -123,28 +128,31 @@ class ProducersWriteInOrder(Checker):
             rest = known[:kept]
             known.clear()
             for entry in rest:
-                self._follow(known, producers, entry)
+                self._follow(known, producers, entry, 0)
         for entry in seen.entries:
-            if problem := self._follow(known, producers, entry):
+            if problem := self._follow(known, producers, entry, self._deleted.get(seen.log, 0)):
                 raise self.broken(f"replica {seen.node} of {seen.log} has the batch at {entry.base}: {problem}")
 
     @staticmethod
-    def _follow(known: list[Entry], producers: dict[int, tuple[int, int]], entry: Entry) -> str:
-        """Appends the entry to `known`. Returns what is wrong with the entry, or an empty string."""
+    def _follow(known: list[Entry], producers: dict[int, tuple[int, int, int]], entry: Entry, deleted: int) -> str:
+        """Appends the entry to `known`. Returns what is wrong with the entry, or an empty string. The records below
+        `deleted` were deleted."""
         if known and known[-1].end != entry.base:
             producers.clear()  # the deleted records in between may include batches of these producers
         known.append(entry)
         if entry.producer < 0 or entry.sequence < 0:
             return ""
         who = f"producer {entry.producer}"
-        epoch, expected = producers.get(entry.producer, (entry.producer_epoch, entry.sequence))
-        producers[entry.producer] = entry.producer_epoch, entry.sequence + entry.end - entry.base
+        epoch, expected, end = producers.get(entry.producer, (entry.producer_epoch, entry.sequence, entry.base))
+        producers[entry.producer] = entry.producer_epoch, entry.sequence + entry.end - entry.base, entry.end
+        if end <= deleted:
+            return ""
         if entry.producer_epoch < epoch:
             return f"{who} wrote it in epoch {entry.producer_epoch}, after a batch in epoch {epoch}"
         expected = expected if entry.producer_epoch == epoch else 0
         return f"{who} wrote it as {entry.sequence}, not {expected}" if entry.sequence != expected else ""
 
-    sees: ClassVar = {ReplicaLogSeen: log}
+    sees: ClassVar = {RecordsDeleted: deleted, ReplicaLogSeen: log}
 
 
 class NoRecordTwice(Checker):

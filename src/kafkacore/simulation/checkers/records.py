@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any, ClassVar
 
+from kafkacore.simulation.checkers.deletions import Deletions
 from kafkacore.simulation.checkers.observations import (
     CommitFetched,
     Entry,
@@ -47,29 +48,26 @@ class OneRecordForEachOffset(Checker):
     sees: ClassVar = {RecordAcknowledged: acknowledged, RecordRead: read, LogSurvived: survived}
 
 
-class AcknowledgedRecordsStay(Checker):
+class AcknowledgedRecordsStay(Deletions, Checker):
     """A record that was acknowledged, or read below the high watermark, still exists at the end of the run. Records
     that a client deleted do not count. This checker gets no acknowledgements with acks=1, and no records of topics that
     allow unclean elections."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._records: dict[str, dict[int, bytes]] = {}
-        self._deleted: dict[str, int] = {}
-
-    def deleted(self, seen: RecordsDeleted) -> None:
-        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def stored(self, seen: RecordAcknowledged | RecordRead) -> None:
         self._records.setdefault(seen.log, {})[seen.offset] = seen.value
 
     def survived(self, seen: LogSurvived) -> None:
-        deleted = self._deleted.get(seen.log, 0)
+        deleted = self.deleted_below(seen.log)
         for offset, value in sorted(self._records.get(seen.log, {}).items()):
             if offset >= deleted and seen.records.get(offset) != value:
                 raise self.broken(f"{seen.log} has lost {value!r} at offset {offset}")
 
     sees: ClassVar = {
-        RecordsDeleted: deleted,
+        RecordsDeleted: Deletions.deleted,
         RecordAcknowledged: stored,
         RecordRead: stored,
         LogSurvived: survived,
@@ -104,19 +102,16 @@ class RecordsWereSent(Checker):
     sees: ClassVar = {RecordsSent: sent, RecordRead: read, ValuesRead: values, LogSurvived: survived}
 
 
-class ProducersWriteInOrder(Checker):
+class ProducersWriteInOrder(Deletions, Checker):
     """In each replica's log, the epochs of an idempotent producer never decrease, and the batches that it sent in one
     epoch follow each other without a gap (KIP-98). A producer whose records were all deleted can begin with any
     sequence number, because a leader that was added later does not know it (KIP-360)."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._logs: dict[tuple[str, int], list[Entry]] = {}
         # For each log and producer: the producer's epoch, its next sequence number, and the end of its last batch.
         self._next: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
-        self._deleted: dict[str, int] = {}
-
-    def deleted(self, seen: RecordsDeleted) -> None:
-        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def log(self, seen: ReplicaLogSeen) -> None:
         key = (seen.log, seen.node)
@@ -130,7 +125,7 @@ class ProducersWriteInOrder(Checker):
             for entry in rest:
                 self._follow(known, producers, entry, 0)
         for entry in seen.entries:
-            if problem := self._follow(known, producers, entry, self._deleted.get(seen.log, 0)):
+            if problem := self._follow(known, producers, entry, self.deleted_below(seen.log)):
                 raise self.broken(f"replica {seen.node} of {seen.log} has the batch at {entry.base}: {problem}")
 
     @staticmethod
@@ -152,7 +147,7 @@ class ProducersWriteInOrder(Checker):
         expected = expected if entry.producer_epoch == epoch else 0
         return f"{who} wrote it as {entry.sequence}, not {expected}" if entry.sequence != expected else ""
 
-    sees: ClassVar = {RecordsDeleted: deleted, ReplicaLogSeen: log}
+    sees: ClassVar = {RecordsDeleted: Deletions.deleted, ReplicaLogSeen: log}
 
 
 class NoRecordTwice(Checker):

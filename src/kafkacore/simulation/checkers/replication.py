@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from kafkacore.simulation.checkers.deletions import Deletions
 from kafkacore.simulation.checkers.observations import (
     Entry,
     FetcherSeen,
@@ -185,7 +186,7 @@ class CleanElections(Checker):
     sees: ClassVar = {MayLoseRecords: lossy, ImageSeen: image}
 
 
-class CommittedRecordsAgree(Checker):
+class CommittedRecordsAgree(Deletions, Checker):
     """Any two replicas hold the same entries below their high watermarks. If an entry was ever below the high watermark
     of any replica, every member of the ISR in the newest metadata has the entry. A log starts above offset 0 only if a
     client deleted the records below its log start offset. The replicas need not agree about records that a client
@@ -193,9 +194,9 @@ class CommittedRecordsAgree(Checker):
     knows their epochs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._logs: dict[tuple[str, int], list[Entry]] = {}
         self._first: dict[tuple[str, int], int] = {}
-        self._deleted: dict[str, int] = {}
         # Maps each node and log to the offset below which the replica agrees with the committed entries.
         self._compared: dict[tuple[str, int], int] = {}
         self._committed: dict[str, dict[int, Entry]] = {}  # the committed entries of each log, by base offset
@@ -209,16 +210,13 @@ class CommittedRecordsAgree(Checker):
         self._logs[key] = kept + list(seen.entries)
         self._compared[key] = min(self._compared.get(key, 0), seen.start)
         self._first[key] = seen.first
-        if seen.first > self._deleted.get(seen.log, 0):
+        if seen.first > self.deleted_below(seen.log):
             raise self.broken(
                 f"replica {seen.node} of {seen.log} begins at {seen.first}, but nobody deleted records from "
-                f"{self._deleted.get(seen.log, 0)} on"
+                f"{self.deleted_below(seen.log)} on"
             )
         if seen.node in self._in_sync.get(seen.log, ()):
             self._holds_everything(seen.log, (seen.node,))
-
-    def deleted(self, seen: RecordsDeleted) -> None:
-        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def commits(self, seen: ReplicaCommits) -> None:
         agreed = self._agree(seen.log, seen.node, seen.offset)
@@ -249,7 +247,7 @@ class CommittedRecordsAgree(Checker):
         """Compares the replica's entries below `offset` with the known committed entries. An entry at a new offset
         becomes a known committed entry. Returns the offset below which the replica agrees with all others."""
         key = (log, node)
-        first = max(self._first.get(key, 0), self._deleted.get(log, 0))
+        first = max(self._first.get(key, 0), self.deleted_below(log))
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
         if agreed >= offset:
             return agreed
@@ -269,21 +267,18 @@ class CommittedRecordsAgree(Checker):
             agreed = self._compared[key] = entry.end
         return agreed
 
-    sees: ClassVar = {ReplicaLogSeen: log, RecordsDeleted: deleted, ReplicaCommits: commits, InSync: in_sync}
+    sees: ClassVar = {ReplicaLogSeen: log, RecordsDeleted: Deletions.deleted, ReplicaCommits: commits, InSync: in_sync}
 
 
-class ReplicasConverge(Checker):
+class ReplicasConverge(Deletions, Checker):
     """Some time after the last write, all replicas of a partition have the same high watermark, and any two replicas
     have equal records at every offset that both have, except the records that a client deleted. This also holds after
     an unclean election. A follower's log never begins before its leader's log. It may begin later than its leader's log
     if a former leader did not finish a deletion of records."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._settled: dict[str, list[ReplicaSettled]] = {}
-        self._deleted: dict[str, int] = {}
-
-    def deleted(self, seen: RecordsDeleted) -> None:
-        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def settled(self, seen: ReplicaSettled) -> None:
         others = self._settled.setdefault(seen.log, [])
@@ -293,7 +288,7 @@ class ReplicasConverge(Checker):
 
     def _compare(self, seen: ReplicaSettled, other: ReplicaSettled) -> None:
         begins_early = (seen.leads and other.first < seen.first) or (other.leads and seen.first < other.first)
-        first = max(seen.first, other.first, self._deleted.get(seen.log, 0))
+        first = max(seen.first, other.first, self.deleted_below(seen.log))
         here, there = (tuple(each for each in one.entries if each.end > first) for one in (seen, other))
         for what, differs, values in (
             ("begin at", begins_early, (seen.first, other.first)),
@@ -306,7 +301,7 @@ class ReplicasConverge(Checker):
                     f"replicas {seen.node} and {other.node} of {seen.log} {what} {values[0]} and {values[1]}"
                 )
 
-    sees: ClassVar = {ReplicaSettled: settled, RecordsDeleted: deleted}
+    sees: ClassVar = {ReplicaSettled: settled, RecordsDeleted: Deletions.deleted}
 
 
 class LatestCoversAcknowledged(Checker):

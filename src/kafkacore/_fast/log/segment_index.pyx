@@ -207,17 +207,26 @@ cdef int write_time_entries(Segment *segment, int file) noexcept nogil:
     return 0
 
 
+cdef int write_offset_index(Segment *segment) noexcept nogil:
+    cdef int file = segment_borrow(segment, &segment.offset_index_file, b".index")
+    cdef int result = write_offset_entries(segment, file) if file >= 0 else file
+    segment_give_back(segment, &segment.offset_index_file, file)
+    return result
+
+
+cdef int write_time_index(Segment *segment) noexcept nogil:
+    cdef int file = segment_borrow(segment, &segment.time_index_file, b".timeindex")
+    cdef int result = write_time_entries(segment, file) if file >= 0 else file
+    segment_give_back(segment, &segment.time_index_file, file)
+    return result
+
+
 cdef int segment_write_indexes(Segment *segment) noexcept nogil:
-    cdef int file
     cdef int result = 0
     if segment.offset_written < segment.offset_count:
-        file = segment_borrow(segment, &segment.offset_index_file, b".index")
-        result = write_offset_entries(segment, file) if file >= 0 else file
-        segment_give_back(segment, &segment.offset_index_file, file)
+        result = write_offset_index(segment)
     if result == 0 and segment.time_written < segment.time_count:
-        file = segment_borrow(segment, &segment.time_index_file, b".timeindex")
-        result = write_time_entries(segment, file) if file >= 0 else file
-        segment_give_back(segment, &segment.time_index_file, file)
+        result = write_time_index(segment)
     return result
 
 
@@ -280,19 +289,12 @@ cdef int segment_begin_rebuild(Segment *segment, bint durable) noexcept nogil:
 
 
 cdef int segment_end_rebuild(Segment *segment, bint durable) noexcept nogil:
-    cdef int file = open_index(segment, b".timeindex")
-    cdef int result = write_time_entries(segment, file) if file >= 0 else file
-    segment_give_back(segment, &segment.time_index_file, file)
+    cdef int result = write_time_index(segment)
     if result == 0 and durable:
         result = segment_sync(segment, True)
     if result == 0 and durable:
         result = segment_sync_names(segment)
-    if result < 0:
-        return result
-    file = open_index(segment, b".index")
-    result = write_offset_entries(segment, file) if file >= 0 else file
-    segment_give_back(segment, &segment.offset_index_file, file)
-    return result
+    return result if result < 0 else write_offset_index(segment)
 
 
 cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil:

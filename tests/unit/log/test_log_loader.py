@@ -25,7 +25,7 @@ from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.log_settings import log_settings
 from processes import wait_until
-from transactions import ABORT, marker, records
+from transactions import ABORT, marker, records, write_aborted_log
 
 NODE = {
     "node.id": "1",
@@ -391,19 +391,7 @@ def test_deletion_of_a_segment_removes_its_transaction_index_when_that_cannot_be
 
 def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: Path) -> None:
     """The first segment has lost its indexes. The later segments were shut down cleanly."""
-    made = [
-        records(0, 7),
-        marker(2, 7, ABORT),
-        records(3, 7, sequence=2),
-        marker(5, 7, ABORT),
-        records(6, 7, sequence=4),
-    ]
-    settings = LogSettings(segment_bytes=len(made[0]) + len(made[1]))
-    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
-    handle.become_follower(2, 0)
-    for one in made:
-        assert handle.append_replicated(one, 0).error == 0
-    handle.shut()
+    write_aborted_log(Environment(), tmp_path)
     path = tmp_path / "t-0"
     before = {name.name: name.read_bytes() for name in path.glob("*.txnindex")}
     assert [len(entries) for entries in before.values()] == [ABORTED_ENTRY_BYTES] * 2
@@ -419,13 +407,7 @@ def test_aborted_records_stay_aborted_when_the_log_rolled_at_the_recovery_point_
     tmp_path: Path,
 ) -> None:
     """The recovery point was written while the first segment was active. A roll syncs the transaction index later."""
-    begun, aborted = records(0, 7), marker(2, 7, ABORT)
-    settings = LogSettings(segment_bytes=len(begun) + len(aborted))
-    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
-    handle.become_follower(2, 0)
-    for one in (begun, aborted, records(3, 7, sequence=2)):
-        assert handle.append_replicated(one, 0).error == 0
-    handle.shut()
+    write_aborted_log(Environment(), tmp_path)
     (tmp_path / "t-0" / f"{0:020d}.txnindex").write_bytes(b"")
     again = loaded(tmp_path, clean=False, recovery_point=3)
     again.become_leader(1, 1)

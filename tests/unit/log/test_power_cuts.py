@@ -22,7 +22,7 @@ from kafkacore.storage import log_loader
 from kafkacore.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
-from transactions import ABORT, marker, records
+from transactions import write_aborted_log
 
 KAFKA_STORAGE_ERROR = 56
 READ_COMMITTED = 1
@@ -141,21 +141,6 @@ def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings
         cut += 1
 
 
-def without_indexes(disk: SimulatedDisk, missing: list[str]) -> None:
-    """Makes a synced log of three segments. A transaction was aborted in each of the first two, and the first has lost
-    some of its indexes."""
-    made = [records(0, 7), marker(2, 7, ABORT), records(3, 7, sequence=2), marker(5, 7, ABORT), records(6, 7)]
-    settings = LogSettings(segment_bytes=len(made[0]) + len(made[1]))
-    handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, TOPIC_ID, settings)
-    handle.become_follower(2, 0)
-    for one in made:
-        assert handle.append_replicated(one, 0).error == 0
-    handle.shut()
-    for suffix in missing:
-        disk.unlink(f"/data/t-0/{0:020d}.{suffix}")
-    disk.sync_directory("/data/t-0")
-
-
 @pytest.mark.parametrize("missing", [["timeindex"], ["timeindex", "txnindex", "index"]])
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_aborted_records_stay_aborted_when_the_power_fails_while_indexes_are_rebuilt(
@@ -164,7 +149,10 @@ def test_aborted_records_stay_aborted_when_the_power_fails_while_indexes_are_reb
     cut = died = 0
     while died >= cut:
         disk = new_disk()
-        without_indexes(disk, missing)
+        write_aborted_log(disk.environment(), "/data")
+        for suffix in missing:
+            disk.unlink(f"/data/t-0/{0:020d}.{suffix}")
+        disk.sync_directory("/data/t-0")
         disk.cut_power_at(disk.operations + cut)
         handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0, None, UNSYNCED)
         with contextlib.suppress(OSError):

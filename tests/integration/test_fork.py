@@ -4,7 +4,6 @@ closed."""
 import contextlib
 import os
 import socket
-import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -125,11 +124,21 @@ def copy_of_other_end(peer: socket.socket) -> int:
     """Returns a copy of the descriptor at the other end of a connection within this process."""
     for handle in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(handle).st_mode):
-                with socket.socket(fileno=os.dup(handle)) as end:
+            if os.readlink(f"/proc/self/fd/{handle}").startswith("socket:"):
+                with socket.socket(fileno=copied(handle)) as end:
                     if end.getpeername() == peer.getsockname():
-                        return os.dup(handle)
+                        return end.detach()
     raise AssertionError("no descriptor of this process is the other end")
+
+
+def copied(handle: int) -> int:
+    """Returns a copy of a descriptor, as a child would get one: without a call on the descriptor itself. The node's
+    thread may close it at any moment, and ThreadSanitizer would report a call on it as a race with that."""
+    here, there = socket.socketpair()
+    with here, there:
+        socket.send_fds(here, [b"x"], [handle])
+        _, handles, _, _ = socket.recv_fds(there, 1, 1)
+        return handles[0]
 
 
 def descriptors_of_process() -> Iterator[str]:

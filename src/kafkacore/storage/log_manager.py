@@ -50,6 +50,10 @@ class Doomed(NamedTuple):
     due_ns: int
 
 
+def _nothing() -> None:
+    """Does nothing between two steps of a long task."""
+
+
 class LogManager:
     """All logs except the metadata log, by topic and partition.
 
@@ -495,8 +499,9 @@ class LogManager:
         with self._mutex:
             self._doomed.append(Doomed(path, self._environment.monotonic_ns() + delay_ms * 1_000_000))
 
-    def remove_doomed(self) -> int:
-        """Removes the deleted partitions whose delay has passed. Returns the number of removed partitions."""
+    def remove_doomed(self, between: Callable[[], None] = _nothing) -> int:
+        """Removes the deleted partitions whose delay has passed. Calls `between` after each file, because the removal
+        can take long. Returns the number of removed partitions."""
         now_ns = self._environment.monotonic_ns()
         with self._mutex:
             due = [one for one in self._doomed if one.due_ns <= now_ns]
@@ -505,6 +510,7 @@ class LogManager:
             try:
                 for name in self._files.list(one.path):
                     self._files.unlink(os.path.join(one.path, name))
+                    between()
                 self._files.remove_directory(one.path)
             except OSError:
                 LOG.exception("%s cannot be removed; the next start tries again", one.path)
@@ -551,9 +557,13 @@ class LogManager:
 
     # --- upkeep ---
 
-    def delete_old_segments(self) -> int:
-        """Applies retention. Returns the number of removed segments."""
-        return sum(self._each(PartitionHandle.delete_old_segments))
+    def delete_old_segments(self, between: Callable[[], None] = _nothing) -> int:
+        """Applies retention. Calls `between` after each log. Returns the number of removed segments."""
+        removed = 0
+        for count in self._each(PartitionHandle.delete_old_segments):
+            removed += count
+            between()
+        return removed
 
     def expire_producers(self) -> int:
         return sum(self._each(PartitionHandle.expire_producers))

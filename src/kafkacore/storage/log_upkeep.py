@@ -73,7 +73,7 @@ class LogUpkeep:
         self._wake_read = self._wake_write = -1
         if loop is None:
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._tasks_ended = self._stopping = False
+        self._tasks_ended = self._stopping = self._retries_cuts = False
         self._mutex = threading.Lock()
         self._asked: list[threading.Event] = []  # events to set when all due tasks are done
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
@@ -82,13 +82,13 @@ class LogUpkeep:
     def _plan(self, intervals: UpkeepIntervals) -> None:
         manager = self._manager
         for interval_ms, work in (
-            (intervals.retention_check_ms, manager.delete_old_segments),
+            (intervals.retention_check_ms, self._delete_old_segments),
             (intervals.flush_check_ms, manager.flush_due),
             (intervals.recovery_point_ms, manager.checkpoint_recovery_points),
             (intervals.log_start_ms, manager.checkpoint_log_starts),
             (intervals.high_watermark_ms, manager.checkpoint_high_watermarks),
             (intervals.producer_expiration_ms, manager.expire_producers),
-            (_DOOMED_CHECK_MS, manager.remove_doomed),
+            (_DOOMED_CHECK_MS, self._remove_doomed),
         ):
             if interval_ms < _NEVER_MS:
                 delay_ms = max(interval_ms, intervals.initial_delay_ms)
@@ -110,6 +110,14 @@ class LogUpkeep:
         finally:
             self._plan_compaction()
 
+    # Deletions can take minutes. Meanwhile, failed directories are reported, and truncated logs do not wait.
+
+    def _delete_old_segments(self) -> None:
+        self._manager.delete_old_segments(self._look_at_directories)
+
+    def _remove_doomed(self) -> None:
+        self._manager.remove_doomed(self._look_at_directories)
+
     def start(self) -> None:
         self._manager.await_cuts(True)
         if self._loop is None:
@@ -129,8 +137,13 @@ class LogUpkeep:
         points."""
         if not self._tasks_ended:
             self._manager.check_directories()
-        if not self._manager.checkpoint_cuts():
-            self._scheduler.after(_CUTS_RETRY_MS, self._look_at_directories, "recovery points of truncated logs")
+        if not self._manager.checkpoint_cuts() and not self._retries_cuts:
+            self._retries_cuts = True
+            self._scheduler.after(_CUTS_RETRY_MS, self._retry_cuts, "recovery points of truncated logs")
+
+    def _retry_cuts(self) -> None:
+        self._retries_cuts = False
+        self._look_at_directories()
 
     def _run(self) -> None:
         poll = select.poll()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from kafkacore._fast.base.uuid import Uuid
@@ -13,7 +14,8 @@ from kafkacore._fast.log.partition_table import Table, live_count
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
-from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.environment import Environment, ManualClock
+from kafkacore.runtime.files import OsFiles
 from kafkacore.storage import checkpoints
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
@@ -105,6 +107,48 @@ def test_truncated_log_goes_on_when_the_tasks_of_the_upkeep_have_ended(tmp_path:
     assert checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.RECOVERY_POINT).read() == {("t", 0): 1}
     assert len(ran) == count
     upkeep.close()
+    manager.close()
+
+
+class DeletingFiles(OsFiles):
+    """Calls `on_unlink` after each removal of a file."""
+
+    on_unlink: Callable[[], None]
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.on_unlink()
+
+
+def test_truncated_log_goes_on_while_the_upkeep_removes_a_deleted_log(tmp_path: Path) -> None:
+    clock, files = ManualClock(), DeletingFiles()
+    environment = Environment(clock)
+    manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings(), files=files)
+    manager.load()
+    doomed, handle = manager.create("t", Uuid.random(), [0, 1])
+    for each in (doomed, handle):
+        each.become_leader(1, 0)
+        for _ in range(3):
+            assert each.append(batch()).error == 0
+    assert handle.flush()
+    manager.checkpoint_recovery_points()
+    checkpointed: list[int] = []
+
+    def on_unlink() -> None:
+        read = checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.RECOVERY_POINT).read()
+        checkpointed.append(read["t", 1])
+        if len(checkpointed) == 1:
+            handle.truncate_to(1)
+
+    upkeep = LogUpkeep(manager, environment, intervals())
+    upkeep.start()
+    manager.delete([("t", 0)])
+    files.on_unlink = on_unlink
+    clock.advance_ms(10 * LogSettings().file_delete_delay_ms)
+    assert upkeep.catch_up(30)
+    upkeep.close()
+    files.on_unlink = lambda: None
+    assert checkpointed[:2] == [3, 1]
     manager.close()
 
 

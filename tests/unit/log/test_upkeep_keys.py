@@ -41,7 +41,7 @@ class Manager:
         """Does nothing, because these tests truncate no log."""
 
     def __getattr__(self, name: str) -> object:
-        def work() -> None:
+        def work(*_: object) -> None:
             self.done.append(name)
             if len(self.done) > 1:
                 self.again.set()

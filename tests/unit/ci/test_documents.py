@@ -102,11 +102,11 @@ def documented_imports(table, above):
         if row is None:
             continue
         package, cell = row.groups()
-        if excepted := re.match(r"all (?:above )?but ([^;]*)", cell):
+        if excepted := re.match(r"all (?:(?:packages )?above )?but ([^;]*)", cell):
             allowed = above | set(imports) - names_in(excepted[1]) | names_in(cell[excepted.end() :])
         else:
             allowed = names_in(re.sub(r"(?:as|all that) `\w+`", "", cell))
-            for referred in re.findall(r"(?:as|all that) `(\w+)`|`(\w+)` and (?:all|what) it imports", cell):
+            for referred in re.findall(r"(?:as|all that) `(\w+)`|`(\w+)` with all its imports", cell):
                 allowed |= imports["".join(referred)]
         imports[package] = allowed
     return imports

@@ -51,8 +51,8 @@ class Probe:
         self.stalls = dict.fromkeys(self.where, 0.0)
 
     def wait_at(self, node_id):
-        """Waits until this node acknowledges the records of each partition. Then starts to measure the stalls again. On
-        a busy machine a short session may have expired meanwhile, so that another node leads."""
+        """Waits until this node acknowledges the records of each partition. Then starts to measure the stalls again.
+        The wait is needed: on a busy machine the node's short session may have expired, and then another node leads."""
 
         def leads():
             if set(self.by.values()) == {node_id}:
@@ -107,7 +107,7 @@ def closed(connection):
 
 
 def first_records(nodes, names, partitions):
-    """Writes a record to the leader of each partition of these topics, until all are acknowledged."""
+    """Writes one record to each partition of these topics. Retries until each partition has acknowledged it."""
     left = {(name, index) for name in names for index in range(partitions)}
     deadline = time.monotonic() + LIMIT_S
     while left:
@@ -122,8 +122,8 @@ def first_records(nodes, names, partitions):
 
 
 def acknowledged(address, which):
-    """Writes a record to each partition in `which`, a list of (topic, partition), at one node. Returns the partitions
-    that accepted their record."""
+    """Sends one node a record for each partition in the list `which`, which has pairs (topic, partition). Returns the
+    partitions that accepted their record."""
     record, taken = one_record(), set()
     connection = requests.Connection(address)
     waiting = 0

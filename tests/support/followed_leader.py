@@ -46,7 +46,7 @@ def values(log: PartitionHandle) -> list[tuple[int, int, bytes | None]]:
 
 
 class Leader:
-    """The leader. It answers Fetch and ListOffsets. `errors` maps partitions to the error codes that they return.
+    """The leader. It answers Fetch and ListOffsets. `errors` maps partitions to the error codes of their answers.
     `change` may change a response before it is sent. `seen` holds all requests."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class Replicas:
         return PartitionHandle(self._ours if ours else self._theirs, "orders", index, self.topic_id, self.settings)
 
     def pair(self, index: int = 0, epoch: int = 5) -> tuple[PartitionHandle, PartitionHandle]:
-        """Returns the leader's log of a partition, and our log, which follows the leader."""
+        """Returns the leader's log of a partition, and the follower's log."""
         theirs, ours = self.log(index, ours=False), self.log(index, ours=True)
         self.leader.lead(theirs, epoch)
         self.follow(ours, epoch)

@@ -149,7 +149,7 @@ class Driven:
         return NodeClient(*address, "broker-2-fetcher-0", limits=ClientLimits(reconnect_backoff_ms=1))
 
     def pair(self, index: int = 0, epoch: int = 5) -> tuple[PartitionHandle, PartitionHandle]:
-        """Returns the leader's log of a partition with two records, and our log, which follows the leader."""
+        """Returns the leader's log of a partition with two records, and the follower's log."""
         theirs, ours = self.replicas.log(index, ours=False), self.replicas.log(index, ours=True)
         self.replicas.leader.lead(theirs, epoch)
         theirs.append(batch())

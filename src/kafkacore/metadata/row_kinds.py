@@ -2,12 +2,12 @@
 are made in columns.
 
 The pattern of a partition is everything that a decision needs. Instead of broker ids, it contains places in the replica
-list. It says, for example, which places are in the ISR, in which order, which places can lead, which brokers have left,
-and which place is the leader's. If three of nine brokers are lost, 100,000 evenly distributed partitions have about
-fifty patterns. `decide` makes the record for one partition of each pattern. This module replaces the broker ids in that
-record by places in the replica list. For each other partition with the pattern, this module replaces the places by that
-partition's broker ids. Partitions that must be decided one by one, for example because they have too many replicas, are
-called odd.
+list. For example, it contains the places of the ISR in the ISR's order, the places that can lead, the places whose
+brokers have left, and the leader's place. If three of nine brokers are lost, 100,000 evenly distributed partitions have
+about fifty patterns. `decide` makes the record for one partition of each pattern. In this record, this module turns
+broker ids into places. For each other partition with the pattern, it copies the record, and turns the places back into
+that partition's broker ids. Partitions that must be decided one by one, for example because they have too many
+replicas, are called odd.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Gathered:
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # In `brokers`, -1 means no broker. But -1 also fills up short replica lists, so the loop finds it there.
+        # In `brokers`, -1 means no broker. Short replica lists are padded with -1, so the loop found a place for it.
         found[brokers < 0] = 0
         return found
 
@@ -187,7 +187,7 @@ def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
 
 def least_isr_of(image: MetadataImage, made: Gathered, wanted: ByTopic) -> Ints:
     """Returns min.insync.replicas for each row, limited to the number of replicas of the topic's first partition
-    (KIP-966). Returns zeros without ELR, because no decision then needs the values.
+    (KIP-966). If ELR is off, returns zeros, because no decision needs the values.
     """
     if not image.elr_enabled:
         return np.zeros(len(made.rows), np.int32)
@@ -207,7 +207,7 @@ def _first_replicas(image: MetadataImage, topic_row: int) -> int:
 
 
 def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> None:
-    """Adds the eligible replicas to the pattern, as one bit for each place, and the place of the last known leader."""
+    """Adds two things to the pattern: a bit for each eligible replica's place, and the last known leader's place."""
     elr, last = np.zeros(len(made.rows), np.uint8), np.zeros(len(made.rows), np.uint8)
     if len(made.rare_values) > 1:
         values, codes = made.rare_values, made.rare

@@ -237,7 +237,7 @@ class _Waiting:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection on one socket. `node` is its host and port, for messages."""
+    """One connection on one socket. `node` is the other node's host and port, for log lines and errors."""
 
     def __init__(self, node: str, client_id: str | None, limits: ClientLimits, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
@@ -279,7 +279,7 @@ class _Connection(asyncio.Protocol):
         return self._send(correlation_id, frame, message.API_KEY, chosen, limit_s, is_encoded=False)
 
     def exchange(self, api_key: int, version: int, body: bytes, limit_s: float) -> asyncio.Future[Any]:
-        """Queues a request like `request`, but its body and its response are encoded."""
+        """Does the same as `request()`, but takes an encoded body, and returns the response undecoded."""
         correlation_id = self._next_id()
         frame = apis.request_prefix(api_key, version, correlation_id, self._client_id) + body
         return self._send(correlation_id, frame, api_key, version, limit_s, is_encoded=True)
@@ -325,8 +325,8 @@ class _Connection(asyncio.Protocol):
 
     def hand_over(self) -> int:
         """Closes this end of the connection without notice to the other node. Returns a descriptor of the connection.
-        If this fails, for example because no descriptor is left, the next call connects anew, after a pause. Without
-        the pause, a caller that tries again at once would stop its loop."""
+        If no descriptor can be made, for example because the process has none left, the next request connects anew,
+        after a pause. Without the pause, a caller that retries at once would keep the event loop busy."""
         transport = self._transport
         try:
             if transport is None or self.lost or self._waiting or self._received:

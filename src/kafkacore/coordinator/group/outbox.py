@@ -25,10 +25,10 @@ _NO_EFFECTS: Final = Effects()
 class OpenAppend:
     """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
     when it fails, or when it takes too long. `apply` gets the offset of the batch's first record, and stores the
-    content of the batch as the recorded state. `revert` undoes the changes that the decision has made to the state that
-    is not recorded. `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes.
-    `late` says that the append has taken too long. The shard may never learn the outcome of a late append, so no
-    further request may wait for it."""
+    content of the batch as the recorded state. When the shard began the append, it changed state that is not recorded.
+    `revert` undoes these changes. The append commits or deletes offsets; `offsets` has their topics and partitions, by
+    group. `late` says that the append has taken too long. The shard might never learn the outcome of a late append, so
+    no further request waits for it."""
 
     __slots__ = ("apply", "late", "offsets", "outcome", "revert", "waiting")
 
@@ -151,7 +151,7 @@ class Outbox:
         return set(self._touching)
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
-        """Returns the topics and partitions of the group whose offsets open appends commit or delete."""
+        """Returns the topics and partitions for which an open append commits or deletes the group's offsets."""
         return {
             (topic, partition)
             for append in self._touching.get(group_id, {}).values()

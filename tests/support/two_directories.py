@@ -95,7 +95,7 @@ class Client:
         return int(ask(self.address, request, 7).topics[0].partitions[0].error_code)
 
     def offline_replicas(self, topic: str) -> list[int]:
-        """Returns the partitions whose Metadata lists an offline replica."""
+        """Returns the partitions for which the Metadata response lists an offline replica."""
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         [found] = ask(self.address, request, 12).topics
         return sorted(each.partition_index for each in found.partitions if each.offline_replicas)
@@ -106,8 +106,8 @@ class Client:
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:
-        """Returns the replicas of a topic that DescribeLogDirs shows in a directory. Each is a pair of the partition
-        and whether the replica is a future replica."""
+        """Returns the replicas of a topic that DescribeLogDirs shows in a directory. Each key is a pair: the
+        partition, and True if the replica is a future replica."""
         topics = {each.name: each for each in self.describe()[name].topics}
         if topic not in topics:
             return {}

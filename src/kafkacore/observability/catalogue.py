@@ -198,7 +198,7 @@ FailedFetchRequestsPerSec counter requests reads that failed with an error that 
 ProduceMessageConversionsPerSec counter records records of batches that were recompressed with another codec
 ReplicationBytesInPerSec counter bytes bytes that this broker's followers fetched
 ReplicationBytesOutPerSec counter bytes bytes that were sent to followers
-ReassignmentBytesInPerSec counter bytes bytes that this broker fetched as a replica that a reassignment adds
+ReassignmentBytesInPerSec counter bytes bytes that this broker fetched for replicas that a reassignment adds to it
 ReassignmentBytesOutPerSec counter bytes bytes that were sent to replicas that a reassignment adds
 NoKeyCompactedTopicRecordsPerSec counter batches batches refused because a record of a compacted topic has no key
 InvalidMagicNumberRecordsPerSec counter batches batches that were refused because of their format version
@@ -207,7 +207,7 @@ InvalidOffsetOrSequenceRecordsPerSec counter batches batches that were refused b
 
 kafka.server DelayedOperationPurgatory
 NumDelayedOperations gauge operations requests of each kind that wait for partitions
-PurgatorySize gauge partitions partitions for which requests of each kind wait, counted for each request
+PurgatorySize gauge partitions partitions that requests of each kind wait for, once for each such request
 
 kafka.server ReplicaFetcherManager
 MinFetchRate gauge requests/s the number of requests per second of the slowest fetcher in the last minute
@@ -243,7 +243,7 @@ group-completed-rebalance-count counter rebalances rebalances that were complete
 group-count gauge groups groups, by protocol
 
 kafka.server KafkaRequestHandlerPool
-RequestHandlerAvgIdlePercent gauge share the share of time since the last reading in which the handlers' loop is idle
+RequestHandlerAvgIdlePercent gauge share how much of the time since the last reading the handlers' loop was idle
 ControlPlaneRequestHandlerAvgIdlePercent gauge share like RequestHandlerAvgIdlePercent, for the control plane
 
 kafka.coordinator.group GroupMetadataManager
@@ -300,15 +300,15 @@ ControlPlaneResponseQueueSize gauge responses like ResponseQueueSize, for the co
 kafka.network SocketServer
 NetworkProcessorAvgIdlePercent gauge share the share of time in which the processors are idle
 ExpiredConnectionsKilledCount gauge connections connections that were closed because they did not authenticate again
-MemoryPoolUsed gauge bytes the plane's memory for requests that is in use
-MemoryPoolAvailable gauge bytes the plane's memory for requests that is free
+MemoryPoolUsed gauge bytes the used part of the plane's memory for requests
+MemoryPoolAvailable gauge bytes the free part of the plane's memory for requests
 ControlPlaneNetworkProcessorAvgIdlePercent gauge share like NetworkProcessorAvgIdlePercent, for the control plane
 ControlPlaneExpiredConnectionsKilledCount gauge connections like ExpiredConnectionsKilledCount, for the control plane
 ControlPlaneMemoryPoolUsed gauge bytes like MemoryPoolUsed, for the control plane
 ControlPlaneMemoryPoolAvailable gauge bytes like MemoryPoolAvailable, for the control plane
 
 kafkacore.server ReplicaManager
-UncoordinatedElections counter elections elections of this broker for partitions that it cannot coordinate
+UncoordinatedElections counter elections how often this broker began to lead a partition that it cannot coordinate
 
 kafkacore.network SocketServer
 ConnectionCount gauge connections open connections

@@ -200,8 +200,8 @@ class IsrManager:
         self._look_later()
 
     def _take_ids(self) -> None:
-        """Moves the state of each partition whose topic has just got an id. A pending proposal must not end, because
-        the controller may apply it."""
+        """If a topic has just got an id, moves the state of its partitions to keys with the id. A pending proposal must
+        not end, because the controller may apply it."""
         held: tuple[dict[Key, Any], ...] = (self._proposals, self._unsent, self._ahead, self._later)
         for each in held:
             for key, now in [(key, now) for key in each if (now := self.in_image(key)) != key]:
@@ -214,7 +214,7 @@ class IsrManager:
         return now is None or now.partition_epoch != proposal.was.partition_epoch
 
     def _note_if_granted(self, proposal: Proposal) -> None:
-        """Notes a change that the metadata shows before the controller's response arrives. Either can come first."""
+        """The metadata can show a change before the controller's response arrives. Notes such a change."""
         was, now = proposal.was, self._committed(proposal.key)
         if now is None or proposal.key in self._unsent or now.leader_epoch != was.leader_epoch:
             return

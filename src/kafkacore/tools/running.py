@@ -20,8 +20,8 @@ from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
 from kafkacore.server.node import Node, StartAbandoned
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# While a handler runs Python code, the event loop of another thread waits for the GIL, for about this time in seconds.
-# Python's default is 5 ms.
+# Python's switch interval, in seconds. While a handler runs Python code, another thread's event loop waits about this
+# long for the GIL. Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
 
 
@@ -69,7 +69,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
 
 @contextmanager
 def _abandoning_start(node: Node, signs: Iterable[int]) -> Iterator[None]:
-    """While the block runs, abandons the node's start as soon as one of the descriptors `signs` becomes readable. A
+    """`signs` is a list of descriptors. If one becomes readable while the block runs, abandons the node's start. A
     thread watches the descriptors, because the main thread waits inside the start, for example for a quorum."""
     over = os.eventfd(0)
     waits = _poll_of([*signs, over])

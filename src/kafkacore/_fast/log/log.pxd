@@ -94,7 +94,7 @@ ctypedef struct Log:
     int32_t state
     LogDir *dir                          # changes when the log moves; without the lock, read it with `log_dir`
     const Clock *clock
-    # The topic and the index of the log's partition, and the functions that change the partition's reference count.
+    # The log's partition: its topic, its number, and the functions that change its reference count.
     const char *topic
     int32_t topic_size
     int32_t index

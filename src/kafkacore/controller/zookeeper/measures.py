@@ -53,7 +53,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.queue_ms = Distribution()
-        # The time from a change until a broker has answered the request that reports the change.
+        # The time from a change until one of the brokers has answered the request that reports the change.
         self.answered_ms = Distribution()
         self.unclean_elections = 0  # elections of leaders from outside the ISR
         self.running_ms = {f"{name}RateAndTimeMs": Distribution() for name in _NAMES.values()}

@@ -1,16 +1,16 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
 A shard's owner passes it one input at a time and executes the effects of each input. `now_ms` is the wall-clock time
-that records contain. It comes from a clock that smooths small jumps (`coordinator.steady_clock`). The same clock
-measures sessions.
+that the shard writes into new records. It comes from a clock that smooths small jumps (`coordinator.steady_clock`). The
+same clock measures sessions.
 
 The life cycle of a shard: the owner creates it empty. The owner calls `replay` for every record of the partition up to
-the high watermark, and then `loaded`. After that, the owner passes the shard requests and the results of its appends,
+the high watermark, and then `loaded`. After that, the owner passes requests and the results of appends to the shard,
 and calls `tick`. `unload` ends the shard.
 
 The recorded state changes when an append is committed, and never earlier. A decision may depend on an append that is
-still open; the records of the decision are then in a later append. So when one append fails, the owner fails all later
-appends too, and reports their failures in order.
+not committed yet. In that case, the decision's own records are in a later append. So when one append fails, the owner
+fails all later appends too, and reports their failures in order.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class OneLeaderForEachEpoch(Checker):
     leaders."""
 
     def __init__(self) -> None:
-        # Maps each log and epoch to the leader, and the metadata offset of the image.
+        # Maps each pair (log, epoch) to the leader and to the metadata offset of the image that shows it.
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._roles: dict[tuple[str, int], int] = {}
 
@@ -136,7 +136,7 @@ class CleanElections(Checker):
     one former member of the ISR or ELR is still in one of them. However, the change that ends a reassignment may
     replace all members.
 
-    When all members have lost their power, ISR and ELR are empty. Then a former member may lead again. The last known
+    When the power of all members has failed, ISR and ELR are empty. Then a former member may lead again. The last known
     leader may also lead again, marked as recovering. If unclean elections are allowed, any other replica may lead. It
     is then the only member of the ISR, and is marked as recovering (KIP-704).
     """

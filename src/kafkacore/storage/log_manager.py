@@ -507,14 +507,19 @@ class LogManager:
             due = [one for one in self._doomed if one.due_ns <= now_ns]
             self._doomed = [one for one in self._doomed if one.due_ns > now_ns]
         for one in due:
-            try:
-                for name in self._files.list(one.path):
-                    self._files.unlink(os.path.join(one.path, name))
-                    between()
-                self._files.remove_directory(one.path)
-            except OSError:
-                LOG.exception("%s cannot be removed; the next start tries again", one.path)
+            for _ in self._removing(one.path):
+                between()
         return len(due)
+
+    def _removing(self, path: str) -> Iterator[None]:
+        """Removes the directory of a deleted partition. Yields after each file."""
+        try:
+            for name in self._files.list(path):
+                self._files.unlink(os.path.join(path, name))
+                yield
+            self._files.remove_directory(path)
+        except OSError:
+            LOG.exception("%s cannot be removed; the next start tries again", path)
 
     # --- moving ---
 

@@ -73,7 +73,8 @@ class LogUpkeep:
         self._wake_read = self._wake_write = -1
         if loop is None:
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._tasks_ended = self._stopping = self._retries_cuts = False
+        self._tasks_ended = self._stopping = False
+        self._cuts_retry: Scheduled | None = None
         self._mutex = threading.Lock()
         self._asked: list[threading.Event] = []  # events to set when all due tasks are done
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
@@ -110,13 +111,17 @@ class LogUpkeep:
         finally:
             self._plan_compaction()
 
-    # Deletions can take minutes. Meanwhile, failed directories are reported, and truncated logs do not wait.
-
     def _delete_old_segments(self) -> None:
-        self._manager.delete_old_segments(self._look_at_directories)
+        self._manager.delete_old_segments(self._between_deletions)
 
     def _remove_doomed(self) -> None:
-        self._manager.remove_doomed(self._look_at_directories)
+        self._manager.remove_doomed(self._between_deletions)
+
+    def _between_deletions(self) -> None:
+        """Looks at the directories, because deletions can take minutes. If a checkpoint has failed, does nothing until
+        its retry is due. Otherwise each deletion would try again."""
+        if self._cuts_retry is None or self._cuts_retry.due_ns <= self._environment.monotonic_ns():
+            self._look_at_directories()
 
     def start(self) -> None:
         self._manager.await_cuts(True)
@@ -137,13 +142,13 @@ class LogUpkeep:
         points."""
         if not self._tasks_ended:
             self._manager.check_directories()
-        if not self._manager.checkpoint_cuts() and not self._retries_cuts:
-            self._retries_cuts = True
-            self._scheduler.after(_CUTS_RETRY_MS, self._retry_cuts, "recovery points of truncated logs")
-
-    def _retry_cuts(self) -> None:
-        self._retries_cuts = False
-        self._look_at_directories()
+        if self._cuts_retry is not None:
+            self._cuts_retry.cancel()
+            self._cuts_retry = None
+        if not self._manager.checkpoint_cuts():
+            self._cuts_retry = self._scheduler.after(
+                _CUTS_RETRY_MS, self._look_at_directories, "recovery points of truncated logs"
+            )
 
     def _run(self) -> None:
         poll = select.poll()

@@ -30,6 +30,14 @@ def batch(base_offset: int = 0) -> bytes:
     return builder.build()
 
 
+def write_three_records(handle: PartitionHandle) -> None:
+    """Makes this node the leader, appends three records and syncs them."""
+    handle.become_leader(1, 0)
+    for _ in range(3):
+        assert handle.append(batch()).error == 0
+    assert handle.flush()
+
+
 def intervals(**due: int) -> UpkeepIntervals:
     """Returns intervals that make only the work with the given name ever due."""
     names = UpkeepIntervals._fields
@@ -85,10 +93,7 @@ def test_truncated_log_goes_on_when_the_tasks_of_the_upkeep_have_ended(tmp_path:
     manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings())
     manager.load()
     (handle,) = manager.create("t", Uuid.random(), [0])
-    handle.become_leader(1, 0)
-    for _ in range(3):
-        assert handle.append(batch()).error == 0
-    assert handle.flush()
+    write_three_records(handle)
     manager.checkpoint_recovery_points()
     ran: list[int] = []
 
@@ -126,11 +131,8 @@ def test_truncated_log_goes_on_while_the_upkeep_removes_a_deleted_log(tmp_path: 
     manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings(), files=files)
     manager.load()
     doomed, handle = manager.create("t", Uuid.random(), [0, 1])
-    for each in (doomed, handle):
-        each.become_leader(1, 0)
-        for _ in range(3):
-            assert each.append(batch()).error == 0
-    assert handle.flush()
+    write_three_records(doomed)
+    write_three_records(handle)
     manager.checkpoint_recovery_points()
     checkpointed: list[int] = []
 
@@ -149,6 +151,33 @@ def test_truncated_log_goes_on_while_the_upkeep_removes_a_deleted_log(tmp_path: 
     upkeep.close()
     files.on_unlink = lambda: None
     assert checkpointed[:2] == [3, 1]
+    manager.close()
+
+
+def test_checkpoint_that_has_failed_is_not_repeated_for_each_deleted_file(tmp_path: Path) -> None:
+    clock, files = ManualClock(), DeletingFiles()
+    environment = Environment(clock)
+    manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings(), files=files)
+    manager.load()
+    (doomed,) = manager.create("t", Uuid.random(), [0])
+    write_three_records(doomed)
+    removed: list[int] = []
+    tried: list[int] = []
+
+    def checkpoint_cuts() -> bool:
+        tried.append(len(removed))
+        return False
+
+    manager.checkpoint_cuts = checkpoint_cuts  # type: ignore[method-assign]
+    files.on_unlink = lambda: removed.append(1)
+    upkeep = LogUpkeep(manager, environment, intervals())
+    upkeep.start()
+    manager.delete([("t", 0)])
+    clock.advance_ms(10 * LogSettings().file_delete_delay_ms)
+    assert upkeep.catch_up(30)
+    upkeep.close()
+    assert len(removed) > 2
+    assert tried == [1]
     manager.close()
 
 

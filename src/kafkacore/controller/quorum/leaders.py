@@ -135,9 +135,9 @@ class LeaderChanges:
 
     def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
         """Returns the members of the ISR and ELR that are not eligible leaders after several brokers leave together.
-        The result is the same as if the brokers had left one after another, the leader last. If the ISR
-        still had at least min.insync.replicas members after a member left, that member is ineligible. The rest of the
-        ISR could have acknowledged records that this member does not have."""
+        The result is the same as if the brokers had left one after another, the leader last. If the ISR still had at
+        least min.insync.replicas members after a member left, that member is ineligible. The rest of the ISR could have
+        acknowledged records that this member does not have."""
         leaving = [each for each in partition.isr if each in self._gone]
         if len(leaving) < 2:
             return NO_BROKERS
@@ -179,8 +179,8 @@ class LeaderChanges:
 
 
 def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[int, int]]:
-    """Splits the rows, whose columns are equal, into groups that also have the same topic, recovery state and
-    rare fields. Yields the first row and the length of each group. The decision for the first row applies to the whole
+    """Splits the rows, whose columns are equal, into groups that also have the same topic, recovery state and rare
+    fields. Yields the first row and the length of each group. The decision for the first row applies to the whole
     group."""
     topics, recovery, rare = chunk.topic, chunk.recovery, chunk.rare
     kinds = [(topics[row], recovery[row], rare.get(row)) for row in range(at, at + count)]

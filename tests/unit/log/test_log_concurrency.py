@@ -19,6 +19,7 @@ from kafkacore._fast.world.environment import Environment
 from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.storage import log_loader
 
+NOW = 1_700_000_000_000
 OFFSET_OUT_OF_RANGE = 1
 BATCHES = 400
 WRITERS = 4
@@ -27,7 +28,7 @@ WRITERS = 4
 def batch(key: bytes) -> bytes:
     builder = RecordBatchBuilder()
     for _ in range(3):
-        builder.append(timestamp=1_700_000_000_000, key=key, value=b"v" * 50)
+        builder.append(timestamp=NOW, key=key, value=b"v" * 50)
     return builder.build()
 
 
@@ -99,6 +100,10 @@ def check_read(handle: PartitionHandle, start: int) -> int:
         assert one.base_offset <= start < one.next_offset
         start = one.next_offset
     return start
+
+
+def check_greatest_timestamp(handle: PartitionHandle) -> None:
+    assert handle.offset_of_max_timestamp()[:2] == (0, NOW)
 
 
 def test_each_append_is_stored_once_and_in_order_under_concurrent_operations(tmp_path: Path) -> None:
@@ -296,6 +301,29 @@ def test_directory_stays_online_when_a_log_begins_anew_during_a_retention_check(
     disk.slow_down(0)
     check.join()
     assert (handle.state, directory.offline_errno, handle.end_offset) == ("open", 0, 100_000)
+
+
+def test_reads_and_searches_see_all_records_during_the_first_append_after_a_load(tmp_path: Path) -> None:
+    """The first append wakes the last segment: it reads the segment's end again, while readers open the same files."""
+    disk = FaultDisk()
+    directory = LogDirectory(disk.environment(), str(tmp_path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(index_interval_bytes=300))
+    handle.become_leader(1, 0)
+    for number in range(60):
+        assert handle.append(batch(b"%d" % number)).error == 0
+    disk.slow_down(1_000)  # both open the files for so long that they do it at the same time
+    for _ in range(20):
+        end = handle.end_offset
+        handle.shut()
+        handle = PartitionHandle(directory, "orders", 0, handle.topic_id, handle.settings)
+        log_loader.load(handle, str(tmp_path / "orders-0"), clean=True)
+        handle.become_leader(1, handle.leader_epoch)
+        crew = Crew()
+        crew.work(lambda loaded=handle: loaded.append(batch(b"next")))
+        crew.meanwhile(lambda loaded=handle, last=end - 3: check_read(loaded, last))
+        crew.meanwhile(lambda loaded=handle: check_greatest_timestamp(loaded))
+        crew.run()
+        assert handle.end_offset == end + 3
 
 
 def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:

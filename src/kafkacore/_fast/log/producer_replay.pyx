@@ -17,7 +17,7 @@ from kafkacore._fast.log.producers cimport (
 from kafkacore._fast.record.record cimport (
     BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
 )
-from kafkacore._fast.log.segment cimport Segment, segment_open_log
+from kafkacore._fast.log.segment cimport Segment, file_of, segment_open_log
 from kafkacore._fast.log.segment_index cimport segment_floor_of_position, segment_floor_on_disk
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_append
@@ -63,7 +63,7 @@ cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t
     cdef int result = -ENOMEM
     if batch == NULL:
         return result
-    got = segment.disk.pread(segment.disk.self, segment.file, batch, <size_t> header.size_bytes, position)
+    got = segment.disk.pread(segment.disk.self, file_of(segment), batch, <size_t> header.size_bytes, position)
     if got == header.size_bytes:
         result = replay_batch(load, i, batch, header)
     else:
@@ -88,7 +88,7 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset, bint 
                 return -ECANCELED
             size = segment.size - at if segment.size - at < HEADERS_BYTES else HEADERS_BYTES
             start = at
-            held = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
+            held = segment.disk.pread(segment.disk.self, file_of(segment), load.block, <size_t> size, at)
             if held < 0:
                 return <int> held
         result = parse_header(load.block + (at - start), <size_t> (start + held - at), &header)
@@ -114,7 +114,7 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset, bint 
 
 cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogil:
     cdef Segment *segment = load.segments[i]
-    cdef bint was_closed = segment.file < 0
+    cdef bint was_closed = file_of(segment) < 0
     cdef int64_t position = 0
     cdef int result = segment_open_log(segment)
     if result == 0 and load.state_offset > segment.base_offset:
@@ -130,8 +130,8 @@ cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogi
 
 
 cdef void close_again(const Load *load, Segment *segment, bint was_closed) noexcept nogil:
-    if was_closed and load.recovered != NULL and segment.file >= 0:
-        segment.disk.close(segment.disk.self, segment.file)
+    if was_closed and load.recovered != NULL and file_of(segment) >= 0:
+        segment.disk.close(segment.disk.self, file_of(segment))
         segment.file = -1
 
 
@@ -153,7 +153,7 @@ cdef int recall(Load *load, int64_t offset) noexcept nogil:
     if i < 0 or load.producers.count == 0:
         return 0
     segment = load.segments[i]
-    was_closed = segment.file < 0
+    was_closed = file_of(segment) < 0
     result = segment_open_log(segment)
     if result == 0:
         position = segment.size

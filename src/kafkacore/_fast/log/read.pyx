@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
-from kafkacore._fast.base.atomics cimport add32, load32, load64, store64
+from kafkacore._fast.base.atomics cimport add32, load32, load64
 from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 from kafkacore._fast.log.epochs cimport epochs_at
 from kafkacore._fast.log.log cimport (
@@ -20,7 +20,7 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.log.segment cimport TimeEntry, file_of, segment_hold, segment_open_log, segment_release
 from kafkacore._fast.log.segment_find cimport SEGMENT_END, Position, segment_find
 from kafkacore._fast.log.segment_index cimport (
-    segment_floor, segment_floor_on_disk, segment_time_floor, segment_time_floor_on_disk,
+    segment_floor, segment_floor_on_disk, segment_note_greatest, segment_time_floor, segment_time_floor_on_disk,
 )
 from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -250,6 +250,15 @@ cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_by
 
 # --- reads by time; for pool threads ---
 
+cdef void keep_max_timestamp(Log *log, Segment *segment, const TimeEntry *greatest) noexcept nogil:
+    """Keeps the greatest timestamp of a sealed segment in memory. If the segment has taken appends since its index was
+    read, it already knows its greatest timestamp, and that may be newer than `greatest`."""
+    mutex_lock(&log.lock)
+    if load32(&segment.sealed) and load64(&segment.max_timestamp_ms) < 0:
+        segment_note_greatest(segment, greatest.timestamp_ms, segment.base_offset + greatest.relative_offset)
+    mutex_unlock(&log.lock)
+
+
 cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms, int64_t *offset) noexcept nogil:
     cdef TimeEntry entry
     cdef int result
@@ -261,9 +270,8 @@ cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms
         result = segment_time_floor_on_disk(segment, FOREVER, &entry)
         timestamp_ms[0] = entry.timestamp_ms
         offset[0] = segment.base_offset + entry.relative_offset
-        if result == 0:  # the timestamp was read from the disk, so keep it in memory
-            store64(&segment.offset_of_max_timestamp, offset[0])
-            store64(&segment.max_timestamp_ms, timestamp_ms[0])
+        if result == 0:
+            keep_max_timestamp(log, segment, &entry)
         return result
     mutex_lock(&log.lock)
     timestamp_ms[0] = segment.max_timestamp_ms

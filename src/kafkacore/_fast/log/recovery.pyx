@@ -25,8 +25,8 @@ from kafkacore._fast.log.producer_replay cimport (
     LOAD_BLOCK_BYTES, Load, load_start, replay_batch, replay_drop_strays, replay_save, replay_to,
 )
 from kafkacore._fast.log.segment cimport (
-    LAST_RELATIVE_OFFSET, Segment, segment_close, segment_new, segment_open_log, segment_release, segment_sync_names,
-    segment_truncate, segment_unlink,
+    LAST_RELATIVE_OFFSET, Segment, file_of, segment_close, segment_new, segment_open_log, segment_release,
+    segment_sync_names, segment_truncate, segment_unlink,
 )
 from kafkacore._fast.log.segment_index cimport (
     segment_begin_rebuild, segment_end_rebuild, segment_end_times, segment_forget_indexes, segment_load_indexes,
@@ -68,7 +68,7 @@ cdef int64_t fill(Load *load, Segment *segment, int64_t at, int64_t end) noexcep
     """Reads the bytes from `at` to `end`, or as many of them as fit into the block. Returns the number of bytes, or
     -errno."""
     cdef int64_t size = end - at if end - at < load.block_bytes else load.block_bytes
-    cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
+    cdef int64_t got = segment.disk.pread(segment.disk.self, file_of(segment), load.block, <size_t> size, at)
     return got if got < 0 or got == size else -EIO
 
 
@@ -100,7 +100,7 @@ cdef int goes_on(Segment *segment, int64_t at, int64_t next_offset) noexcept nog
     cdef BatchHeader header
     cdef int64_t got = min(segment.size - at, <int64_t> HEADER_BYTES)
     if got > 0:
-        got = segment.disk.pread(segment.disk.self, segment.file, data, <size_t> got, at)
+        got = segment.disk.pread(segment.disk.self, file_of(segment), data, <size_t> got, at)
     if got < 0:
         return <int> got
     return (parse_header(data, <size_t> got, &header) != BATCH_OK or last_offset(&header) >= next_offset
@@ -264,7 +264,7 @@ cdef int measure(Segment *segment, bint stays_open) noexcept nogil:
     cdef int result = segment_open_log(segment)
     if result < 0:
         return result
-    segment.size = segment.disk.size(segment.disk.self, segment.file)
+    segment.size = segment.disk.size(segment.disk.self, file_of(segment))
     if not stays_open:
         segment_close(segment)  # a large log has more segments than a process may have open files
     return <int> segment.size if segment.size < 0 else (-EFBIG if segment.size > 0x7FFFFFFF else 0)
@@ -478,7 +478,7 @@ cdef int note_first_epochs(Load *load, int64_t offset, int64_t until) noexcept n
         if i + 1 < load.count and load.segments[i + 1].base_offset <= offset:
             continue
         segment = load.segments[i]
-        was_closed = segment.file < 0
+        was_closed = file_of(segment) < 0
         result = segment_open_log(segment)
         if result == 0:
             result = note_epochs(load, segment, offset, until)

@@ -6,9 +6,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkacore._fast.base.cursor cimport be32, be64
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.record.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
-from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_open_log
+from kafkacore._fast.log.segment cimport (
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, file_of, segment_open_log,
+)
 from kafkacore._fast.log.segment_index cimport (
-    segment_borrow, segment_give_back, segment_load_indexes, segment_reserve, segment_reset_indexes,
+    segment_borrow, segment_give_back, segment_load_indexes, segment_note_greatest, segment_reserve,
+    segment_reset_indexes,
 )
 
 cdef enum:
@@ -74,7 +77,7 @@ cdef int last_time(Segment *segment, SegmentEnd *found) noexcept nogil:
 cdef int first_time(Segment *segment, SegmentEnd *found) noexcept nogil:
     cdef uint8_t raw[HEADER_BYTES]
     cdef BatchHeader header
-    cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, 0)
+    cdef int64_t got = segment.disk.pread(segment.disk.self, file_of(segment), raw, HEADER_BYTES, 0)
     if got < 0:
         return <int> got
     if parse_header(raw, <size_t> got, &header) != BATCH_OK:
@@ -96,7 +99,7 @@ cdef int scan_tail(Segment *segment, int64_t position, SegmentEnd *found) noexce
     while at < segment.size:
         if at < start or at + HEADER_BYTES > start + held:
             start = at
-            held = disk.pread(disk.self, segment.file, block, min(segment.size - at, <int64_t> SCAN_BYTES), at)
+            held = disk.pread(disk.self, file_of(segment), block, min(segment.size - at, <int64_t> SCAN_BYTES), at)
             if held < 0:
                 return <int> held
         if parse_header(block + (at - start), <size_t> (start + held - at), &header) != BATCH_OK:
@@ -132,8 +135,7 @@ cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *
 
 cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil:
     segment.bytes_since_index = found.unindexed_bytes
-    segment.max_timestamp_ms = found.max_timestamp_ms
-    segment.offset_of_max_timestamp = found.offset_of_max_timestamp
+    segment_note_greatest(segment, found.max_timestamp_ms, found.offset_of_max_timestamp)
     segment.first_timestamp_ms = found.first_timestamp_ms
 
 

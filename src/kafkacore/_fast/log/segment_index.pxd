@@ -44,6 +44,10 @@ cdef void segment_forget_indexes(Segment *segment) noexcept nogil
 cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil
 cdef int segment_cut_files(Segment *segment) noexcept nogil
 
+# Stores the greatest timestamp and its offset in two atomic stores. A reader that found the segment sealed reads them
+# without the lock, even while a truncation or the first append after a start unseals the segment.
+cdef void segment_note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil
+
 # --- the active segment, under `Log.lock` ---
 # Reserves room for the index entries of one more batch. Returns 0 or -ENOMEM. Call this before the bytes are written,
 # so that nothing can fail after the write.

@@ -147,9 +147,7 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
     return 0
 
 
-cdef inline void note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil:
-    """Stores the greatest timestamp and its offset in two atomic stores. A reader that found the segment sealed reads
-    them without the lock, even while a truncation unseals the segment."""
+cdef void segment_note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil:
     store64(&segment.offset_of_max_timestamp, offset)
     store64(&segment.max_timestamp_ms, timestamp_ms)
 
@@ -159,8 +157,8 @@ cdef int segment_load_indexes(Segment *segment) noexcept nogil:
     if result == 0:
         result = load_time_index(segment)
     if result == 0 and segment.time_count > 0:
-        note_greatest(segment, segment.time_index[segment.time_count - 1].timestamp_ms,
-                      segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset)
+        segment_note_greatest(segment, segment.time_index[segment.time_count - 1].timestamp_ms,
+                              segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset)
     return result
 
 
@@ -267,8 +265,7 @@ cdef void clear_indexes(Segment *segment) noexcept nogil:
     segment.offset_count = segment.offset_written = 0
     segment.time_count = segment.time_written = 0
     segment.bytes_since_index = 0
-    segment.max_timestamp_ms = -1
-    segment.offset_of_max_timestamp = segment.base_offset
+    segment_note_greatest(segment, -1, segment.base_offset)
     segment.first_timestamp_ms = -1
 
 
@@ -376,7 +373,7 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
                              int32_t interval_bytes) noexcept nogil:
     cdef OffsetEntry *entry
     if max_timestamp_ms > segment.max_timestamp_ms:
-        note_greatest(segment, max_timestamp_ms, batch_end)
+        segment_note_greatest(segment, max_timestamp_ms, batch_end)
     if position == 0:
         segment.first_timestamp_ms = max_timestamp_ms
     if segment.bytes_since_index > interval_bytes:

@@ -432,8 +432,13 @@ def test_parked_fetch_releases_the_frame_that_its_client_has_padded(data_plane):
     for client in clients:
         client.send_frame(apis.encode_request(12, 1, "x" * 32_000, request))
     until(lambda: fetch.live() == 100)
-    until(lambda: data_plane.plane.counters()["memory_used_bytes"] < 100 * 8000)
-    assert data_plane.plane.counters()["memory_used_bytes"] == data_plane.plane.counters()["memory_parked_bytes"] > 0
+
+    def frames_are_released() -> bool:
+        counters = data_plane.plane.counters()
+        return counters["memory_used_bytes"] == counters["memory_parked_bytes"]
+
+    until(frames_are_released)
+    assert 0 < data_plane.plane.counters()["memory_parked_bytes"] < 100 * 8000
 
 
 def test_small_fetch_waits_when_large_ones_fill_the_share_of_parked_requests(data_plane, batch):

@@ -64,7 +64,7 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
         # ended when the entry was written. So no later segment can have another aborted transaction that started before
         # `end`. There is one exception. When Apache Kafka copies several markers at once, it records the last stable
         # offset after the last of these markers, although the same producer may have begun another transaction between
-        # two of them.
+        # two of them. So no offset of the range may follow the marker either.
         if entries[i].last_stable_offset >= end and entries[i].last_offset + 1 >= end:
             complete = 1
             break

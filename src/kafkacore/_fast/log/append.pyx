@@ -76,7 +76,7 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
     prepared.idempotent = has_producer_id(&info.validated.header)
     info.log_append_time_ms = info.validated.log_append_time_ms
     if info.validated.rewrite:
-        # The codec may need more room while it works than the batch has in the end, so the size is checked below.
+        # While it works, the codec may need more room than the finished batch, so the size is checked below.
         writer_init(&prepared.rewritten, HEADER_BYTES + rewrite_room(&info.validated))
         error = rewrite_batch(records, size, &rules, &info.validated, context, &prepared.rewritten)
         if error != 0:
@@ -166,8 +166,8 @@ cdef void note_position(Log *log, int64_t size, int64_t first, int64_t last, int
     if max_timestamp_ms < 0:
         segment.modified_ms = log_now_ms(log)
     if first != log.end_offset:
-        # A replica of a compacted log has gaps between its batches. The recent batches must have none, because a
-        # look-up takes the last batch that begins at or before its offset.
+        # A replica of a compacted log has gaps between its batches. The list of recent batches must have no gaps,
+        # because a look-up in this list takes the last batch that begins at or before the wanted offset.
         recent_clear(log)
     recent_add(log, first, segment.size)
     store64(&segment.size, segment.size + size)
@@ -241,8 +241,8 @@ cdef int note_prepared(Log *log, const Prepared *prepared, int file) noexcept no
     cdef EndedTransaction ended
     if not prepared.idempotent:
         return 0
-    # The call cannot fail, because a place for the producer was reserved. The batch already has its final offsets and
-    # timestamps.
+    # The call cannot fail, because a place for the producer was reserved. The batch must already have its final offsets
+    # and timestamps.
     producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
     log.first_unstable_offset = producers_first_unstable(log.producers)
     return note_aborted(log, file, &ended) if ended.last_offset >= 0 and ended.aborted else 0
@@ -323,7 +323,7 @@ cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransa
 # --- batches that already have their offsets ---
 
 cdef int reserve_all(Log *log, const uint8_t *records, size_t size, bint *may_abort) noexcept nogil:
-    """Reserves a place for the producer of every batch, so that recording a batch needs no memory. Sets `may_abort` if
+    """Reserves a place for the producer of every batch, so that `producers_note_batch` cannot fail. Sets `may_abort` if
     a batch may abort a transaction. The transaction can begin in an earlier one of these batches."""
     cdef size_t at = 0
     cdef BatchHeader header
@@ -364,9 +364,9 @@ cdef int note_checked(Log *log, const uint8_t *records, size_t size, int file) n
 
 
 cdef int64_t next_base(const Log *log, const BatchesResult *checked) noexcept nogil:
-    """Returns the base offset of the segment for these batches. It leaves no gap between two segments, because a load
-    would take the gap for a lost end of the earlier segment. Two gaps stay: one that is too large for the new segment's
-    indexes, and one to which the log was truncated."""
+    """Returns the base offset of the new segment for these batches. This is the log end offset even if the first batch
+    begins later, because a load would take a gap between two segments for a lost end of the earlier one. Two kinds of
+    gaps stay: a gap that is too large for the new segment's indexes, and a gap into which the log was truncated."""
     return log.end_offset if checked.last_offset - log.end_offset <= LAST_RELATIVE_OFFSET else checked.first_offset
 
 

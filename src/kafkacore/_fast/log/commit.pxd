@@ -10,7 +10,7 @@ from kafkacore._fast.log.segment cimport Segment
 cdef void log_commit_init(Log *log) noexcept nogil  # call this once, before the log is used
 
 # --- call these with the lock held ---
-# Requests that the log's next commit syncs all records below `offset`, or below the log end offset if that is smaller.
+# Makes the log's next commit sync all records below `offset`, or below the log end offset if that is smaller.
 # Call `log_call_committer` afterwards.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
 # Returns the offset at which recovery after a crash must begin. This is the synced offset, or the base offset of an

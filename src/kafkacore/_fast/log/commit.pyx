@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # The log may have been truncated below `offset` since the caller read the log's end. The request does not include
-    # the records that get the removed offsets later.
+    # The log may have been truncated below `offset` since the caller read the log's end. The request does not cover
+    # records that are appended at the removed offsets afterwards.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:

@@ -61,11 +61,12 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
         return 0
     mutex_lock(&log.lock)
     # If two threads unlinked segments at the same time, a crash could leave a segment before a gap. So only one thread
-    # at a time drops segments. Afterwards it drops those that other threads have hidden (`log_drop_hidden`).
-    # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
-    # now, the compaction repeats the deletion when it has finished. After a truncation, `log_delete_old` repeats the
-    # deletion. The directory of a closed log may have another name now, and another log may have its paths. An earlier
-    # deletion may have failed and left files of segments that it dropped.
+    # at a time drops segments. Afterwards this thread also drops the segments that other threads have hidden
+    # (`log_drop_hidden`). Nothing is dropped if the segments have been truncated, compacted or moved in the meantime.
+    # If a compaction is replacing segments now, the compaction repeats the deletion when it has finished. After a
+    # truncation, `log_delete_old` repeats the deletion. The directory of a closed log may have another name now, and
+    # another log may have its paths. In a failed log, an earlier deletion may have left files of segments that it
+    # dropped.
     if (log.dropping or log.swapping or log.state == LOG_CLOSED or log.state == LOG_FAILED
             or not begins_with(log, list, count)):
         mutex_unlock(&log.lock)

@@ -14,8 +14,8 @@ cdef void check_offsets(const Log *log) noexcept nogil:
                  b"0 <= log start <= local log start <= log end")
     debug_assert(log.synced_offset <= log.end_offset, b"the synced offset is within the log")
     debug_assert(log.commit_offset <= log.end_offset, b"the committer is to sync nothing beyond the log")
-    # A truncation (LOG_ROLLING) first moves the log's end. Then it replaces segments and replays the producers. Both of
-    # these steps can fail.
+    # A truncation (LOG_ROLLING) moves the log's end before it replays the producers. Until then, and after a failed
+    # replay, the oldest open transaction may be above the log's end.
     if log.state == LOG_OPEN or log.state == LOG_LAZY:
         debug_assert(-1 <= log.first_unstable_offset <= log.end_offset,
                      b"the oldest open transaction is within the log")

@@ -116,11 +116,11 @@ ctypedef struct Log:
     # look-up may be invalid.
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
-    int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
+    int64_t rewinds                      # counts truncations only; after each, other records may get the same offsets
     bint swapping                        # a compaction (compact/swap.pxd) or a truncation is replacing segments now
     bint dropping                        # a thread is deleting segments from the start of the log now
     int64_t synced_offset                # all records below this offset survive a power loss
-    int64_t checkpointed_offset          # the checkpoints contain no recovery point or start above this offset
+    int64_t checkpointed_offset          # the checkpoints have no recovery point or log start offset above this one
     int64_t commit_offset                # the next sync by a committer covers the records below this offset
     int64_t unflushed_since_ns           # monotonic; -1 if all records are synced
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none

@@ -21,9 +21,9 @@ cdef enum:
 # Copies from `source` about `max_bytes` bytes of records that `into` lacks. Returns the number of copied bytes, or 0 if
 # `into` has all records. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at which
 # `source` begins. `into` gets files as soon as `source` has files. `sleeper` is the caller's means of waiting
-# (sleeper.pxd). `truncations` is the value that `truncations` of `source` had before the caller removed from `into` the
-# records that `source` no longer has. If `source` was truncated since then, returns LOG_TRUNCATED. `into` then has a
-# prefix of what `source` had before that truncation.
+# (sleeper.pxd). The caller first reads the field `truncations` of `source`, then removes from `into` the records that
+# `source` no longer has, and passes the value that it read. If `source` was truncated since then, returns
+# LOG_TRUNCATED. `into` then has a prefix of the records that `source` had before that truncation.
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, int64_t max_bytes,
                       Sleeper *sleeper) noexcept nogil
 

@@ -117,8 +117,8 @@ cdef int64_t copy_found(Partition *source, Partition *into, int64_t truncations,
     result = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), block, <size_t> found.size,
                                       found.position)
     if is_truncated(source, truncations):
-        # These bytes may be newer than records that `into` still has although the truncation removed them. With newer
-        # bytes behind them, the leader epochs would no longer show where such records begin.
+        # The truncation may have removed records that `into` still has. If newer bytes were appended after such
+        # records, the leader epochs would no longer show where these records begin.
         result = LOG_TRUNCATED
     elif result == found.size:
         result = append(into, block, result, sleeper)
@@ -139,7 +139,8 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t truncations,
     cdef int error = look(source, max(offset, start), limit, &found)
     config_release(config)
     if error == 0 and offset < start and (found.size == 0 or found.first_offset > offset):
-        # Otherwise the log start is in the middle of the first batch, and the copy has the whole batch.
+        # The source has deleted the record at `offset`. (If the log start is in the middle of a batch that contains
+        # `offset`, the source still has that whole batch, and the copy gets it.)
         segment_release(found.segment)
         error = OFFSET_OUT_OF_RANGE
     if error != 0:
@@ -184,8 +185,8 @@ cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
 
 
 cdef int follow_end(Partition *into, int64_t end, Sleeper *sleeper) noexcept nogil:
-    """Runs when all records below `end` have been copied. `end` is the result of `empty_end` for the source. If the
-    source ends with an empty segment, the copy gets an empty segment too, so that both logs have the same structure."""
+    """Gives the copy an empty last segment if the source has one, so that both logs have the same structure. Runs when
+    all records below `end` have been copied. `end` is the result of `empty_end` for the source."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.log.lock)
@@ -214,7 +215,8 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t truncations, i
     if begun:
         error = begin(source, into, sleeper)
     while error == 0 and more > 0 and copied < max_bytes:
-        # After the look-up for the last records, the source may get more records and then an empty segment.
+        # `empty_end` is called before the look-up, because after the look-up for the last records, the source may get
+        # more records and then an empty segment.
         end = empty_end(&source.log)
         more = copy_block(source, into, truncations, max_bytes - copied, sleeper)
         if more > 0:
@@ -274,7 +276,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
     if log.state != LOG_ROLLING and log.state != LOG_OPENING:
         result = KAFKA_STORAGE_ERROR
     elif log_has_jobs(log):
-        # A role change has started the job that writes the leader-epoch-checkpoint file.
+        # A role change may have started the job that writes the leader-epoch-checkpoint file.
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
@@ -312,10 +314,10 @@ def new_future(LogDirectory directory not None, str topic not None, int32_t inde
 
 def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes, int64_t truncations):
     """Copies about `max_bytes` bytes of records that the future log `into` lacks. Returns the number of copied bytes. A
-    number below `max_bytes` means that `into` now has all records. `truncations` is the source's count of truncations
-    before the caller removed from `into` the records that the source no longer has. If the count has changed, stops and
-    returns None: the caller must then remove such records again. Blocking. Raises OSError if one of the directories is
-    offline, or if the records of the source cannot be copied."""
+    number below `max_bytes` means that `into` now has all records. The caller first reads `truncations` of the source,
+    then removes from `into` the records that the source no longer has, and passes the count that it read. If the count
+    has changed, stops and returns None: the caller must then remove such records again. Blocking. Raises OSError if one
+    of the directories is offline, or if the records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new(into.directory.dir)
     cdef int64_t copied
     with nogil:

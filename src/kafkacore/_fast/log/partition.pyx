@@ -166,7 +166,7 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
         reached = p.log.synced_offset
     if p.role == ROLE_LEADER:
         p.high_watermark = max(p.high_watermark, replicas_reached(p, reached))
-    # A truncation lowers the high watermark. A log that begins again at a new offset can raise it.
+    # A truncation lowers the high watermark, and a new log start offset can raise it.
     if p.high_watermark > p.log.end_offset:
         p.high_watermark = p.log.end_offset
     if p.high_watermark < p.log.log_start_offset:
@@ -313,8 +313,8 @@ cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint an
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
     if p.log.state == LOG_FAILED:
-        # The broker will soon lose the leadership because of this failure. So the failure is checked first, and the
-        # client learns the reason (in Kafka, an offline partition).
+        # Because of this failure, the broker will soon lose the leadership. This check comes before the check of the
+        # epoch, so that the client learns the true reason. (In Kafka, the partition is offline.)
         return KAFKA_STORAGE_ERROR
     if current_epoch >= 0 and current_epoch < p.leader_epoch:
         return FENCED_LEADER_EPOCH

@@ -304,7 +304,7 @@ class PartitionHandle:
 
     @property
     def unflushed_since_ms(self) -> int:
-        """The time at which the oldest unsynced byte was appended (monotonic clock), or -1 if all bytes are synced."""
+        """The time of the first append since all bytes were last synced (monotonic clock); -1 if all are synced."""
 
     def open_ahead(self) -> None:
         """Starts to open a leader's log if the next append would have to wait for that. When a Produce waits for one

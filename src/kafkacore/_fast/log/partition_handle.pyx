@@ -631,7 +631,7 @@ cdef class PartitionHandle:
     def delete_records(self, int64_t offset):
         """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark,
         acknowledgement)`. The acknowledgement is satisfied when all replicas have deleted the records. It is None if
-        they already have."""
+        this has already happened."""
         cdef int error
         cdef int64_t low_watermark
         cdef Acknowledgement deleted
@@ -688,7 +688,7 @@ cdef class PartitionHandle:
 
     @property
     def unflushed_since_ms(self):
-        """The time at which the oldest unsynced byte was appended (monotonic clock); -1 if all bytes are synced."""
+        """The time of the first append since all bytes were last synced (monotonic clock); -1 if all are synced."""
         since_ns = locked(self.partition, &self.partition.log.unflushed_since_ns)
         return since_ns // 1000000 if since_ns >= 0 else -1
 
@@ -723,8 +723,8 @@ cdef class PartitionHandle:
     def append(self, records, int acks=1, bint wait=True, str origin="client"):
         """Appends one batch as Produce does: validates the batch and sets its offsets. Blocking: waits until the log is
         opened or rolled, and, with `wait`, until the acknowledgement that `acks` demands. Without `wait`, the result's
-        `ack` names that acknowledgement (a kind of `partition_watch` and an offset), or is None. `origin` is a key of
-        ORIGINS."""
+        `ack` names that acknowledgement (a kind of `partition_watch`, an offset and a generation), or is None if there
+        is nothing to wait for. `origin` is a key of ORIGINS."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
@@ -838,8 +838,8 @@ cdef class PartitionHandle:
         `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
         With 0, 1 or 2, this broker must lead the partition. With `any_replica`, it may also follow. With 3, its role
         does not matter. `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower
-        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError. Only with 3,
-        it also raises OSError if a look-up finds no free file descriptor. Otherwise such a read returns
+        that sent the request. With `notes`, the read also notes that follower's position. Raises OSError if the bytes
+        cannot be read. If a look-up finds no free file descriptor, raises OSError with 3, but otherwise returns
         KAFKA_STORAGE_ERROR, which clients retry."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
@@ -992,7 +992,8 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
     """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
     `min_isrs` have an item for each handle. An item of `rows` is the index of the partition's row. The other arguments
     are the columns of a chunk of metadata.partitions. If a row has fewer than `width` replicas, its remaining ids are
-    -1. Returns a byte for each partition: 1 if the partition took its role, or 0 if it already has newer epochs."""
+    -1. Returns a byte for each partition: 1 if the partition took its role, or 0 if it already has newer epochs or
+    is deleted."""
     cdef tuple held = tuple(handles)  # other threads may change the list after this thread has released the GIL
     cdef Py_ssize_t i, count = len(held)
     cdef Py_ssize_t known = leader.shape[0]

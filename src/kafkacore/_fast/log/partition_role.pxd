@@ -26,12 +26,12 @@ ctypedef struct LeaderRole:
 # Makes this node the leader. If it already leads, sets another ISR, other replicas or a newer epoch. A new leader epoch
 # begins at the log end. Within a leader epoch, a follower that the partition already had keeps its position. A newer
 # partition epoch ends a proposal (`partition_propose_isr`). Returns False for an older leader epoch or partition epoch,
-# if the partition was closed, or if memory runs out (then `error` is -ENOMEM).
+# if the role is ROLE_GONE, or if memory runs out (then `error` is -ENOMEM).
 cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexcept nogil
 # Replaces the configuration of the log. Takes over the caller's reference to `config`.
 cdef void partition_set_config(Partition *p, LogConfig *config) noexcept nogil
-# Makes this node follow `leader_id` (-1: there is no leader). Returns False for an older epoch, or if the partition was
-# closed.
+# Makes this node follow `leader_id` (-1: there is no leader). Returns False for an older epoch, or if the role is
+# ROLE_GONE.
 cdef bint partition_follow(Partition *p, int32_t leader_id, int32_t leader_epoch,
                            int32_t partition_epoch) noexcept nogil
 # Sets the queue (isr_edges.pxd) to which the partition reports when its ISR may have to change. The partition begins to

@@ -330,12 +330,12 @@ cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_
         error = KAFKA_STORAGE_ERROR
     if error == 0:
         if p.log.log_start_offset < log_start_offset <= p.log.end_offset:
-            # Records below the leader's log start offset may differ from those that the leader has deleted. No reader
-            # may see them, so the log start offset moves together with the high watermark.
+            # This log's records below the leader's log start offset may differ from those that the leader has deleted.
+            # Readers must not see such records, so the log start offset moves together with the high watermark.
             start_is_behind[0] = True
             log_hide_below(&p.log, log_start_offset)  # `partition_delete_as_follower` reports an error of the log
-        # A new leader can have a lower high watermark than this replica, because the previous leader may have reported
-        # a higher one.
+        # The high watermark can also become lower, because the previous leader may have reported a higher one than the
+        # new leader.
         p.high_watermark = max(min(high_watermark, p.log.end_offset), p.log.log_start_offset)
         more = partition_advance(p, wakes)
     mutex_unlock(&p.log.lock)

@@ -1,5 +1,6 @@
-"""Rebuilds the state of a log's producers (producers.pxd) while the log is loaded: reads a snapshot file of this state,
-and replays the batches after the snapshot (ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
+"""Rebuilds the state of a log's producers (producers.pxd) when the log is loaded or truncated: reads a snapshot file of
+this state, and replays the batches after the snapshot (ProducerStateManager's truncateAndReload,
+UnifiedLog.rebuildProducerState).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,7 +11,7 @@ from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.segment cimport Segment
 from kafkacore._fast.world.environment cimport Disk
 
-# The state of a load. No other thread uses the log until the load is done.
+# The state of a load, or of a replay after a truncation. During a load, no other thread uses the log.
 ctypedef struct Load:
     Log *log
     char *path

@@ -144,9 +144,9 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
                          ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
-    # An unknown producer can begin with any sequence number (KIP-360). A producer is unknown, for example, if retention
-    # or DeleteRecords has removed its records. With transaction.version 2, only a batch that overtakes the first batch
-    # of its transaction begins with another sequence number than 0.
+    # An unknown producer can begin with any sequence number (KIP-360). A producer is unknown, for example, if it has
+    # sent no batch for producer.id.expiration.ms. With transaction.version 2, the first batch of such a producer must
+    # have the sequence number 0. A batch with another number has overtaken the first batch of its transaction.
     if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
         return OUT_OF_ORDER_SEQUENCE_NUMBER if bumped and header.base_sequence != 0 else 0
     if sequences and find_duplicate(producer, header, duplicate):

@@ -251,8 +251,8 @@ cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_by
 # --- reads by time; for pool threads ---
 
 cdef void keep_max_timestamp(Log *log, Segment *segment, const TimeEntry *greatest) noexcept nogil:
-    """Keeps the greatest timestamp of a sealed segment in memory. If the segment has taken appends since its index was
-    read, it already knows its greatest timestamp, and that may be newer than `greatest`."""
+    """Keeps the greatest timestamp of a sealed segment in memory. Does nothing if the segment has taken appends since
+    its index was read: then its greatest timestamp is already in memory, and may be above `greatest`."""
     mutex_lock(&log.lock)
     if load32(&segment.sealed) and load64(&segment.max_timestamp_ms) < 0:
         segment_note_greatest(segment, greatest.timestamp_ms, segment.base_offset + greatest.relative_offset)

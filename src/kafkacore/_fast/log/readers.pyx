@@ -134,8 +134,8 @@ cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept
     mutex_lock(&change.changes.lock)
     p = <Partition *> change.log
     if p != NULL:
-        # Before this thread has the partition's lock, another thread may dismiss the `Change` and release the reference
-        # of the `Change`.
+        # This thread takes its own reference, because another thread may dismiss the `Change` and release the reference
+        # of the `Change` before this thread has the partition's lock.
         add32(&p.refs, 1)
     if for_good:
         change.has_left = True

@@ -109,8 +109,9 @@ cdef int goes_on(Segment *segment, int64_t at, int64_t next_offset) noexcept nog
 
 cdef int follows_gap(const Recovery *recovery, int32_t i, const BatchHeader *header, int64_t at) noexcept nogil:
     """Returns 1 if the gap before the batch at `at` is real, 0 if the batch's base offset is damaged, or -errno. Every
-    log may have gaps: a follower copies the gaps of its leader, also into a segment that no cleaner has seen, and the
-    cleaner's checkpoint is written after the compaction. The metadata log, which has a trusted part, has no gaps."""
+    log except the metadata log may have gaps: a follower copies the gaps of its leader, also into a segment that no
+    cleaner has seen, and the cleaner's checkpoint is written after the compaction. (Only the metadata log has a
+    trusted part.)"""
     cdef const Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef int64_t limit = segment.base_offset + LAST_RELATIVE_OFFSET
@@ -124,8 +125,8 @@ cdef int follows_gap(const Recovery *recovery, int32_t i, const BatchHeader *hea
 
 
 cdef int follows(const Recovery *recovery, int32_t i, const BatchHeader *header, int64_t at) noexcept nogil:
-    """Returns 1 if the batch at `at` can follow the previous batch, 0 if it cannot, or -errno. No checksum covers its
-    base offset, so the base offset may be damaged. For magic 0 and 1, only the last offset is known."""
+    """Returns 1 if the batch at `at` can follow the previous batch, 0 if it cannot, or -errno. No checksum covers the
+    base offset of a batch, so this offset may be damaged. For magic 0 and 1, only the last offset is known."""
     if header.last_offset_delta < 0:
         return 0
     if (header.magic < 2 or header.base_offset == recovery.load.state_offset
@@ -195,8 +196,9 @@ cdef int begin_segment(Recovery *recovery, int32_t i) noexcept nogil:
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
         segment_close(segment)
-        # After a crash, the next load recovers an unflushed segment whether it has indexes or not. The last segment
-        # counts as unflushed. If the log has rolled since, that segment ends at the recovery point or after it.
+        # An unflushed segment needs no durable rebuild: after a crash, the next load recovers this segment whether it
+        # has indexes or not. The last segment counts as unflushed. Even if the log rolls before the crash, that segment
+        # ends at the recovery point or after it.
         result = segment_begin_rebuild(segment, not is_unflushed(recovery, i))
     if result == 0:
         result = segment_open_log(segment)
@@ -286,7 +288,7 @@ cdef int open_segments(Recovery *recovery) noexcept nogil:
         if result < 0:
             return result
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
-        # If the process was killed, it may have created the segment shortly before, without syncing its name.
+        # If the process was killed, it may have created the segment shortly before, without syncing the file name.
         segment.entry_synced = plan.clean
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
         recovery.damaged[i] = result == -EINVAL  # then the index is rebuilt together with the segment
@@ -323,7 +325,7 @@ cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
 
 cdef bint ends_at_recovery_point(const Recovery *recovery, int32_t i) noexcept nogil:
     """Returns whether the segment ends at the recovery point. Its records are synced, but perhaps not its transaction
-    index: it may have been the active segment when the recovery point was written."""
+    index: this may have been the active segment when the recovery point was written."""
     return recovery.load.segments[i + 1].base_offset == recovery.plan.recovery_point
 
 
@@ -354,8 +356,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
                 return -ECANCELED
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
-            # A crash does not damage synced bytes. If this segment is below the recovery point, the records in the
-            # segments after it were acknowledged, so these segments are kept.
+            # A crash does not damage synced bytes. So if this segment is below the recovery point, its damage has
+            # another cause. The records in the segments after it were acknowledged, so these segments are kept.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 if load.state_offset < recovery.plan.trusted_until:
@@ -443,7 +445,7 @@ cdef int load_epochs(Load *load) noexcept nogil:
 
 cdef int note_epochs(Load *load, Segment *segment, int64_t offset, int64_t until) noexcept nogil:
     """Notes the epochs of the segment's batches from `offset` up to `until` (exclusive). Returns 1 if the next segment
-    may have more such batches, 0 if not, or -errno. Stops at a batch that has no epoch or cannot be read."""
+    may have more such batches, 0 if not, or -errno. Stops at a batch that has no epoch or is corrupt."""
     cdef BatchHeader header
     cdef int64_t at = 0
     cdef int64_t start = 0
@@ -521,8 +523,8 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int result = 0
     if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
-        # There is no snapshot, so no producer is known. A log that is older than idempotent producers also has no
-        # snapshot when Kafka upgrades it.
+        # A clean shutdown writes a snapshot. So a log without a snapshot is older than idempotent producers, and there
+        # is nothing to replay. (Kafka assumes this too.)
         load.state_offset = end_offset
     elif load.state_offset < end_offset:
         result = replay_to(load, end_offset)

@@ -34,7 +34,7 @@ cdef void replicas_check_lag(Partition *p, int64_t now_ms) noexcept nogil
 cdef bint replicas_must_leave(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil
 cdef bint replicas_some_must_leave(const Partition *p, int64_t now_ms) noexcept nogil
 # Completes the `count` followers in `fresh`. The caller has set their broker ids and their ISR membership. If a broker
-# was a follower before, copies the follower's state. With `is_new_epoch`, does not copy the position.
+# was a follower before, copies the follower's state, except at the start of a leader epoch (`is_new_epoch`).
 cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bint is_new_epoch,
                          int64_t now_ms) noexcept nogil
 # Lists the other brokers in the ISR whose logs contain `offset`, so that a client may read from them (KIP-392). The

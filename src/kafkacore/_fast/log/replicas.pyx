@@ -34,9 +34,9 @@ cdef int32_t replicas_maximal_isr(const Partition *p) noexcept nogil:
 
 
 cdef bint is_waited_for(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
-    """Returns whether the high watermark waits for this follower. It also waits for a follower outside the ISR that has
-    caught up and is eligible. Otherwise the high watermark could always stay ahead of that follower's log, and the
-    follower could never join the ISR."""
+    """Returns whether the high watermark waits for this follower, which is outside the ISR. The high watermark waits if
+    the follower has caught up and is eligible. Otherwise the high watermark could always stay above the end of that
+    follower's log, and the follower could never join the ISR."""
     if is_planted(b"joining-replica-not-awaited"):
         return False
     return not replicas_lags(p, follower, now_ms) and is_eligible(p, follower)

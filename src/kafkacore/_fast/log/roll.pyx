@@ -90,7 +90,8 @@ cdef int roll(Log *log) noexcept nogil:
         if result == 0:
             log.snapshot_offset = log.roll_offset
             if log.end_offset < log.roll_offset:
-                # `log` is a copy (log/move.pxd). The end offset of the original log is above the log's last batch.
+                # The new segment begins after a gap. This happens in a copy of a log that ends with a gap (move.pxd),
+                # and before a fetched batch (`next_base` in append.pyx).
                 log.end_offset = log.roll_offset
             if log.state == LOG_ROLLING:
                 log.state = LOG_OPEN

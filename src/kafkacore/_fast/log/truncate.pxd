@@ -20,9 +20,9 @@ ctypedef struct Fence:
 # Truncates the log to `offset`. A batch that contains `offset` is removed as a whole. Returns 0, LOG_BLOCKED,
 # KAFKA_STORAGE_ERROR, or the error code of `fence`. `fence` may be NULL if no other thread writes the log.
 cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
-# Removes all records and begins the log again at `offset`, with an empty segment. The segment's name tells a restart
-# where the log starts, so a log without files gets its files now (open.pxd). A follower does this if the leader's log
-# starts above the end of the follower's log.
+# Removes all records and begins the log again at `offset`, with an empty segment. After a restart, the segment's name
+# shows where the log starts, so a log without files gets its files now (open.pxd). A follower does this if the leader's
+# log starts above the end of the follower's log.
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
 # Ends the wait of a log that was truncated below its checkpointed recovery point or log start offset. If a thread has

@@ -8,8 +8,8 @@ these implementations that the processor supports:
   or `pclmul`;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, because the instruction can start in every cycle
   but takes three cycles. Shift tables combine the three sums;
-- `pclmul`: four folded 128-bit accumulators, for CRC-32, because x86 has no instruction for it. For CRC-32, `armv8`
-  uses one stream;
+- `pclmul`: four folded 128-bit accumulators, only for CRC-32, which has no instruction on x86. For CRC-32, `armv8` uses
+  one stream;
 - `table`: slicing by eight (Kounavis and Berry, 2005).
 """
 

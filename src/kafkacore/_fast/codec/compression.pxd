@@ -8,6 +8,6 @@ cdef class Codec:
     cdef InflateLimits limits
 
 
-# Returns the id of a codec. `codec` is its name or its number. For a number below 0, returns 255. Raises CodecError for
-# an unknown name.
+# Returns the id of a codec. `codec` is its name or its number. For a number below 0, returns 255, which is no codec's
+# id. Raises CodecError for an unknown name.
 cdef int codec_id(codec) except -1

@@ -55,7 +55,7 @@ cdef int refuse(int code) except -1:
 
 
 cdef class Codec:
-    """The contexts of the compression libraries for one thread. They are reused for each body of a batch.
+    """The contexts of the compression libraries for one thread. All bodies that the thread processes share them.
 
     Args:
         max_bytes: the limit of a body's inflated size.

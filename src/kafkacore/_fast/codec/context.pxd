@@ -3,9 +3,9 @@
 A `CodecContext` belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block. Once these
 exist, it allocates nothing. To inflate a body, call `inflate_begin`, and then `inflate_next` until it returns 0 (the
 end) or a negative `CodecStatus`. Each call returns one chunk of the output. The chunk is in the scratch block, and is
-valid until the next call on the same context. The source must not move until the last chunk has been read. The first
-use of a codec opens its library. If the library is missing, the Python package cramjam does the work, and the call
-takes the GIL (see `codec_needs_gil`). So never call these functions while you hold a native lock.
+valid until the next call on the same context. The compressed bytes must not move until the last chunk has been read.
+The first use of a codec opens its library. If the library is missing, the Python package cramjam does the work, and the
+call takes the GIL (see `codec_needs_gil`). So never call these functions while you hold a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -60,7 +60,7 @@ cdef enum:
 cdef enum InflateState:
     ENDED = 0
     READING = 1
-    BETWEEN = 2                  # a zstd frame is complete; another may follow
+    BETWEEN = 2                  # a zstd frame is complete; another frame may follow
     RAW_SNAPPY = 3
     WHOLE = 4                    # the fallback put the whole body into the scratch
     FAILED = 5

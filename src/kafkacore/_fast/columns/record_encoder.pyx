@@ -44,7 +44,7 @@ cdef extern from * nogil:
 
 cdef enum:
     MOST_TOPICS = 1 << 16
-    RECORD_ROOM = 32             # more bytes than a record needs in addition to its key, value and headers
+    RECORD_ROOM = 32             # an upper bound for the size of a record without its key, value and headers
     MOST_PARTITIONS = 1 << 20
 
 cdef enum EncodeStatus:          # in addition to the values of BatchStatus

@@ -1,6 +1,6 @@
 """Compaction for Python callers. Python decides which log is compacted and how fast. Each step runs without the GIL, on
-its own low-priority thread, which ends with the step. (The calling thread keeps its priority, because it may hold the
-GIL.)"""
+its own low-priority thread, which ends with the step. (The calling thread must keep its priority, because it may hold
+the GIL.)"""
 
 cimport cython
 from libc.errno cimport EFBIG, EILSEQ, EOVERFLOW

@@ -141,8 +141,8 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
     """Returns the horizon of magic 0 and 1: the round keeps the tombstones of a segment that was modified after this
-    time. The batches have no field for a delete horizon. So this time is computed from the modification time of the
-    last segment that an earlier round compacted."""
+    time. Entries of magic 0 and 1 have no field for a delete horizon. So the horizon is the modification time of the
+    last segment that an earlier round compacted, minus delete.retention.ms."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0
@@ -175,7 +175,7 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
     if result < 0:
         return result
     if upper_bound > c.list.items[c.list.count - 1].base_offset:
-        return -ECANCELED  # segments that the caller expected are missing, and the last segment may be losing bytes now
+        return -ECANCELED  # a truncation has removed segments, and may still be shortening the last one
     last_batches_sort(&c.last)
     c.compactor.limits = c.config.rules.limits
     c.old_horizon_ms = old_horizon(c, delete_retention_ms)
@@ -324,7 +324,7 @@ cdef int map_some(Compaction *c, int64_t max_bytes) noexcept nogil:
         if result < 0:
             return result
         if result == 0:
-            # An earlier compaction may have removed the last batches of the segment.
+            # The map also covers the segment's last batches if an earlier compaction has removed them.
             c.compactor.map.latest_offset = max(c.compactor.map.latest_offset,
                                                 c.list.items[c.at + 1].base_offset - 1)
             result = open_segment(c, c.at + 1)

@@ -2,9 +2,9 @@
 compaction keeps only the records at these offsets.
 
 The map stores a hash of each key: 128 bits of SipHash-1-3. Each map has its own seed. If two keys had the same hash,
-the map would treat them as one key and the earlier record would be lost. With 10 million keys this happens once in
-10^24 compactions. The same is true for MD5, which also has 128 bits and which Apache Kafka uses. But for MD5 anybody
-can construct two keys with the same hash. Here this is impossible without the seed.
+the map would treat them as one key, and the earlier record would be lost. With 10 million keys this happens once in
+10^24 compactions. It would happen as rarely with MD5, which Apache Kafka uses and which also has 128 bits. But for MD5
+anybody can construct two keys with the same hash. For SipHash this is impossible without the seed.
 
 The upper bits of a hash choose the home slot of the key, where the search for the key begins. From there on, the slots
 are ordered by hash (Amble and Knuth, "Ordered hash tables", 1974). So the search for a missing key ends early, and a

@@ -28,7 +28,7 @@ cdef enum:
     # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. The wait is short, so that
     # the partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5
-    SYNC_WAIT_MS = 1               # the same while logs are only being synced, because producers wait for that
+    SYNC_WAIT_MS = 1               # the same while logs are only being synced; producers wait for these syncs
     OFFSETS_TIMEOUT_MS = 30000
 
 

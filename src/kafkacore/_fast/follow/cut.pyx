@@ -91,7 +91,8 @@ cdef void cut_ended(Followed *each) noexcept nogil:
         if each.woken:
             submit(each)
     elif each.cut_result != 0:
-        # Either the log directory has failed, or the partition has a newer role, which will begin to follow it again.
+        # Either the log directory has failed, or the partition has a newer role. With that role, this broker follows
+        # the partition again or stops following it.
         followed_fail(each, BEFELL_FAILED, each.cut_result)
     elif each.cut_what == CUT_END and not changed_log(each):
         followed_delay(each)  # without a delay, the leader would at once demand the same truncation again

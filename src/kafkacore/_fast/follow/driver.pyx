@@ -226,7 +226,7 @@ cdef void go_on(Driven *driven) noexcept nogil:
     elif f.count and load32(&d.link) == LINK_IDLE:
         tell(d, LINK_WANTED)
     pass_events(d)
-    set_timer(d, fetcher_due_ms(f), now_ms)  # the request may have delayed partitions
+    set_timer(d, fetcher_due_ms(f), now_ms)  # `fetcher_ask` may have delayed some partitions
 
 
 cdef void set_timer(Driver *d, int64_t due_ms, int64_t now_ms) noexcept nogil:

@@ -50,7 +50,7 @@ cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *age
 # --- partitions ---
 
 cdef void resume(Parked *parked, int why) noexcept nogil:
-    """Runs when the log has become ready for the append or the truncation that had to wait, or has been synced."""
+    """Runs when the log has been synced, or has become ready for the append or the truncation that waits for it."""
     cdef Followed *each = <Followed *> parked
     if each.state == FOLLOW_BLOCKED:
         take_kept(each)

@@ -104,7 +104,7 @@ ctypedef struct Followed:
     Link in_line            # in a list of `Fetcher.delayed`, `asks_end` or `asks_start`, according to the state
     int32_t state
     int64_t due_ms
-    int32_t refused         # how many times in a row a leader without the role refused it (`followed_refused`)
+    int32_t refused         # the number of consecutive refusals by a broker that did not lead it (`followed_refused`)
     Position at             # the position from which it fetches
     Position sent           # the position that the leader's fetch session has
     int64_t sent_in         # the number of the session that has `sent`; see `Fetcher.session_number`
@@ -205,10 +205,10 @@ cdef void fetcher_release(Fetcher *f) noexcept nogil
 cdef void followed_set(Followed *each, int state) noexcept nogil
 # The partition fetches again after replica.fetch.backoff.ms.
 cdef void followed_delay(Followed *each) noexcept nogil
-# The other broker does not lead the partition, or not in our epoch. During an election, one of the two brokers applies
-# the metadata first, so the other broker may get the role within milliseconds. So the first delay is short, and each
-# further delay of the same role is twice as long, up to replica.fetch.backoff.ms. Apache Kafka always waits for
-# replica.fetch.backoff.ms, and a record with acks=all then waits for a second after the election.
+# The other broker does not lead the partition, or leads it in another epoch than ours. During an election, one of the
+# two brokers applies the metadata first, so the other broker may get the role within milliseconds. So the first delay
+# is short, and each further delay of the same role is twice as long, up to replica.fetch.backoff.ms. Apache Kafka
+# always waits for replica.fetch.backoff.ms, so a record with acks=all can wait for 1 s after the election.
 cdef void followed_refused(Followed *each) noexcept nogil
 # Sets `lag`, and also `Partition.fetch_lag`, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil

@@ -19,8 +19,8 @@ ctypedef struct Appended:
 cdef void local_position(Partition *p, Position *out) noexcept nogil
 # Returns whether the log has failed and accepts no more records until a restart.
 cdef bint local_has_failed(Partition *p) noexcept nogil
-# Returns False if flush.messages lets the next Fetch acknowledge all records below `end_offset`. Otherwise requests a
-# sync, queues the waiter, and returns True. Also returns False if the log has failed.
+# If flush.messages requires a sync before the next Fetch acknowledges the records below `end_offset`, requests a sync,
+# queues the waiter, and returns True. Otherwise returns False. Also returns False if the log has failed.
 cdef bint local_awaits_sync(Partition *p, int64_t end_offset, Waiter *waiter) noexcept nogil
 # Returns whether this broker now follows the leader of that epoch.
 cdef bint local_follows(Partition *p, int32_t leader_epoch) noexcept nogil
@@ -39,6 +39,6 @@ cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_wate
 # `epoch` is the leader's largest epoch that is not above the last epoch of this log, and in the leader's log this epoch
 # ends at `end_offset`.
 cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil
-# Removes the records that `what` selects; it is one of the CUT_ values of followed.pxd. Call this on a thread of the
-# I/O pool. Returns 0, LOG_BLOCKED or a Kafka error code.
+# Removes the records that `what` selects (CUT_..., see followed.pxd). Call this on a thread of the I/O pool. Returns 0,
+# LOG_BLOCKED or a Kafka error code.
 cdef int local_cut(Partition *p, int what, int64_t offset, int32_t leader_epoch, Waiter *blocked) noexcept nogil

@@ -109,7 +109,7 @@ cdef void take_records(Followed *each, const uint8_t *data, size_t size, int64_t
     cdef Position now
     local_position(each.partition, &now)
     if now.end_offset != each.at.end_offset or now.last_epoch != each.at.last_epoch:
-        # The log has changed in another way since the request was made.
+        # Other code has changed the log since the request was made.
         cut_or_go_on(each)
     elif size == 0 or append(each, data, size, high_watermark, log_start_offset):
         note_leader(each, high_watermark, log_start_offset)

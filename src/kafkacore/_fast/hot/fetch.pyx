@@ -1,7 +1,7 @@
 """Serves Fetch: reads each partition, waits if there are too few bytes, and answers with ranges of files.
 
-The processor's thread never waits for a disk. If some bytes are not in the page cache, a job on the directory's I/O
-pool reads these bytes. After that, they are in the page cache when the answer is sent.
+The processor's thread never waits for a disk. If some bytes are not in the page cache, a job on the I/O pool of the log
+directory first reads these bytes, so that they are in the page cache when the answer is sent.
 """
 
 from libc.errno cimport EAGAIN
@@ -210,12 +210,12 @@ cdef bint look_again(FetchCall *call) noexcept nogil:
 
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     """Counts the call's memory in the plane's budget, before the call is parked. The memory may have grown since the
-    last time. Also releases the call's frame, because the client may have padded the frame. Returns False if parked
-    requests already hold all memory that they are allowed. In that case the caller must answer now.
+    last time. Also releases the call's frame, which a client may have padded to a large size. Returns False if parked
+    requests already hold all the memory that they may hold. In that case the caller must answer now.
 
     If the budget has no room, a small call is parked without being counted. Otherwise a few clients with large Fetches
-    could force all other consumers to fetch again and again without waiting. The uncounted memory is small, because a
-    connection parks only one Fetch at a time.
+    could force all other consumers to fetch again and again without waiting. The uncounted memory is at most
+    SMALL_BYTES for each connection, because a connection parks only one Fetch at a time.
     """
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
     cdef int64_t more = size - call.held_bytes
@@ -338,8 +338,8 @@ cdef void release_reads(FetchCall *call) noexcept nogil:
 
 
 cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
-    """Returns whether the client reads with READ_COMMITTED and a part that was read may have aborted transactions. Only
-    files contain the lists of these transactions."""
+    """Returns whether the client reads with READ_COMMITTED and a part that was read may have aborted transactions. The
+    lists of these transactions are only in files, so a job on the I/O pool must read them."""
     cdef int32_t i
     if call.body.isolation_level == READ_COMMITTED:
         for i in range(call.count):
@@ -460,7 +460,7 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 
 cdef void wait_for_more(FetchCall *call) noexcept nogil:
     """Parks the call until a partition changes or its time is over. If a partition has changed since it was read, the
-    call reads again in the next turn. An immediate read would not end while the partitions get records all the time."""
+    call reads again in the next turn. If it read again at once, it could use the thread as long as producers append."""
     cdef bint waits
     release_reads(call)
     if call.session != NULL:

@@ -134,8 +134,8 @@ cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noex
 
 
 cdef int parts_of_session(FetchCall *call) noexcept nogil:
-    """Applies the request's changes to its session. Then takes the changed partitions out of the session, so that they
-    can be read without the session's lock."""
+    """Applies the request's changes to its session. Then makes parts of the session's changed partitions, so that the
+    call can read them without the session's lock."""
     cdef FetchSession *session = call.session
     cdef int32_t size
     cdef bint ok
@@ -148,7 +148,7 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     size = session.order.count
     mutex_unlock(&session.lock)
     if not ok:
-        # The session needs more memory than an arena may have. A retry would not help, because it would need even more.
+        # The session needs more memory than an arena may have. A retry would need at least as much.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
     if size == 0:  # the session is empty, and Kafka ends such a session
@@ -223,8 +223,8 @@ cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
 
 
 cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
-    """Takes the marked partitions out of the session. Partitions that change from now on belong to the next read. Call
-    this with the session's lock held."""
+    """Unmarks the session's marked partitions, and adds a part for each. Partitions that change from now on belong to
+    the next read. Call this with the session's lock held."""
     cdef SessionPartition *kept
     if call.count == 0 and not make_room(call, marked):
         return False

@@ -2,8 +2,8 @@
 fetches, so that requests and answers contain only changes.
 
 The cache's lock guards the table of sessions and the times in each session. Take this lock before a session's lock. Do
-not read a log while you hold it. The cache holds a reference to each session. Each unanswered Fetch also holds a
-reference to its session, so the session stays valid for this Fetch even if the cache evicts it.
+not read a log while you hold the cache's lock. The cache holds a reference to each session. Each unanswered Fetch also
+holds a reference to its session, so the session stays valid for this Fetch even if the cache evicts it.
 
 The memory of all sessions of a cache together is bounded. If there is no room for a client's session, the client
 continues with full fetches.

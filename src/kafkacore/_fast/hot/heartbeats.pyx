@@ -83,8 +83,8 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
     while stable.places[at]:  # there are at least twice as many places as members, so some places are free
         beat = &stable.beats[stable.places[at] - 1]
         if is_same(&beat.member, who.member):
-            # A request without an instance id matches any member. A request with an instance id must match a static
-            # member.
+            # A request without an instance id matches any member. A request with an instance id matches only the static
+            # member with this id.
             return beat if who.instance.size < 0 or is_same(&beat.instance, who.instance) else NULL
         at = (at + 1) & stable.mask
     return NULL

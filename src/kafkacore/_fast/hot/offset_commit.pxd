@@ -2,7 +2,7 @@
 arena (a block of memory that is freed as a whole). From these structs it writes the records for the log and the body of
 the answer.
 
-An `OffsetCommit` belongs to its caller, which must hold the GIL. It holds a reference to the bytes of the request.
+An `OffsetCommit` belongs to its caller, which must hold the GIL. The object keeps the bytes of the request alive.
 """
 
 from libc.stddef cimport size_t

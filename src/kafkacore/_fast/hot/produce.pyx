@@ -306,8 +306,8 @@ cdef inline int64_t now_ns(const ProduceCall *call) noexcept nogil:
 
 
 cdef void open_ahead(ProduceCall *call) noexcept nogil:
-    """Prepares the logs of all other parts together with the first one, because one sync to disk can serve many
-    logs."""
+    """While the log of a part is being opened or rolled, prepares the logs of all later parts too, because one sync to
+    disk can serve many logs."""
     cdef int32_t i
     if call.opened_ahead:
         return

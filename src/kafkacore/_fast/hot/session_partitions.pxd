@@ -90,8 +90,8 @@ cdef void session_mark_all(FetchSession *session) noexcept nogil
 # Unmarks and returns the first marked partition, with a reference for the caller. Returns NULL if no partition is
 # marked.
 cdef SessionPartition *session_take(FetchSession *session) noexcept nogil
-# The entry may still watch an earlier partition with the same name. Stops watching it, unless it is `p`. Call this
-# before you read `p`. `p` is NULL if the node has no partition with this name.
+# Stops watching an earlier partition with the same name, unless that partition is `p`. Call this before you read `p`.
+# `p` is NULL if the node has no partition with this name.
 cdef void session_watch_only(SessionPartition *partition, const Partition *p) noexcept nogil
 
 # Marks the partition again, as `changes_return` does, and releases the caller's reference.

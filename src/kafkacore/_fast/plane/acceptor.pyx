@@ -83,7 +83,7 @@ cdef extern from * nogil:
 
 cdef enum:
     PAUSE_MS = 10             # the interval at which the acceptor checks whether a paused listener may continue
-    ACCEPTS = 64              # the acceptor accepts at most this many connections from one listener before the others
+    ACCEPTS = 64              # the acceptor accepts at most this many connections from one listener in a row
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # at most this many descriptors are reserved
     LAST_SHARE = 4            # connections never get this fraction of the reserve (1 / N)

@@ -36,7 +36,7 @@ from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.plane.versions cimport answer_versions
 
 cdef enum:
-    # While one of these holds, no further request starts.
+    # While one of these bits is set, no further request starts.
     HOLDS = STALL_RING | STALL_DELAYED | STALL_MUTED | STALL_ENDING
 
 cdef int64_t live_connections = 0  # atomic
@@ -300,7 +300,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     if events & EPOLLOUT:
         conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
-        conn.hung_up = True  # the processor still reads the bytes that the peer sent before that
+        conn.hung_up = True  # the processor still reads the bytes that the peer sent before it hung up
     connection_go_on(conn)
 
 

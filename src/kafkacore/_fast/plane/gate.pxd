@@ -5,8 +5,8 @@ A plane (the limits and state that a group of listeners shares, see plane.pxd) p
 partition table. The verdict is one of: serve the request, answer with an error, close the connection, or punt the
 request (pass it to the plane's handler loop in Python). A rule can also delay the request, or mute the connection after
 the answer. A processor is a native thread that serves connections. The handler loop and the processors use the same
-native append and read, so they must give the same answers. To compare the answers, tests also send the requests through
-a gate that always punts.
+native append and read, and must give the same answers. To compare the answers, tests also send the requests through a
+gate that always punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

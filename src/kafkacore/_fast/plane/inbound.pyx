@@ -57,7 +57,7 @@ def live() -> int:
     return load64(&live_inbound)
 
 
-@cython.no_gc  # the collector must not clear `plane`: a memoryview that is released later returns bytes to its budget
+@cython.no_gc  # the collector must not clear `plane`: a memoryview may later return bytes to the plane's budget
 cdef class InboundRequest:
     """One request for a handler. `memoryview(request)` gives access to the request's frame without a copy.
 

@@ -140,8 +140,8 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
 
 
 cdef bint grow(Connection *conn, Frame *frame) noexcept nogil:
-    """Reserves memory for the next step of a large frame. A step doubles the reserved memory of the frame, or completes
-    it if fewer bytes remain. Returns False if the frame must wait for memory."""
+    """Reserves memory for the next step of a large frame. A step doubles the reserved memory of the frame, or reserves
+    the rest of the frame if that is less. Returns False if the frame must wait for memory."""
     cdef int64_t rest = frame.size - frame.reserved
     if not budget_grow(&conn.plane.budget, &conn.reservation, min(frame.reserved, rest), rest):
         conn.stall |= STALL_MEMORY

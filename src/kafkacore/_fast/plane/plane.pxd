@@ -167,7 +167,7 @@ ctypedef struct Plane:
     int32_t draining                # atomic: 0 or DRAIN_*
     int32_t connection_count        # atomic
     int32_t requests_out            # atomic: requests on the ring or with a handler
-    int64_t expired_connections_killed   # atomic counters from here on
+    int64_t expired_connections_killed   # atomic, like the next six fields
     int64_t refused_connections
     int64_t malformed_frames
     int64_t responses_queued

@@ -137,7 +137,7 @@ cdef object hot_api(Serve serve, void *state, object keep):
 
 @cython.no_gc  # no reference cycle contains it, and the collector must not clear fields that threads still use
 cdef class HotApi:
-    """A request handler that runs without the GIL. The module that implements the handler creates it."""
+    """Native code that serves an API without the GIL. The module with this code creates the object."""
 
 
 LIMITS = (

@@ -22,7 +22,7 @@ ctypedef struct Processor:
     Thread thread
     Spin *spin
     int nice
-    bint urgent               # requests short time slices from the kernel (thread_priority.pxd)
+    bint urgent               # asks the kernel for short time slices (thread_priority.pxd)
     int64_t gap_ns            # moving average of the time without work
     int64_t shy_until_ns      # the processor does not spin before this time
     int64_t shy_ns

@@ -140,8 +140,7 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     # turn counts.
     fence()
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
-    # The wheel advances before the events are handled. So no event sets a timer at a time that the wheel has not
-    # reached.
+    # The wheel advances first, because the code that handles events computes deadlines from the wheel's time.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
         if events[i].data.ptr == NULL:  # the eventfd of the inbox; the code below delivers the mail
@@ -270,8 +269,8 @@ cdef class NativeProcessor:
         live_processors -= 1
 
     def close_inherited(self) -> None:
-        """Closes the inherited file descriptors in a child process after fork, so that peers see their connections
-        end."""
+        """In a child process after fork, closes the inherited file descriptors. Otherwise a peer would not see when the
+        parent process closes the peer's connection."""
         cdef Connection *conn
         cdef Driven *driven
         if getpid() == self.pid:
@@ -292,7 +291,7 @@ cdef class NativeProcessor:
         c_close(self.processor.reactor.inbox.eventfd)
 
     def serve(self, NativePlane plane not None) -> None:
-        """Allows the plane to assign connections to this processor."""
+        """Allows acceptors to assign connections of the plane to this processor."""
         self.check()
         plane.watch_turns(&self.processor.reactor.turns, self)
 

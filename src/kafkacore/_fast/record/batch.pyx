@@ -222,7 +222,7 @@ cdef class RecordIterator:
 
 @cython.final
 cdef class Batch:
-    """One record batch. Iterating over it returns its records (magic 2 only). `Batches` creates it."""
+    """One record batch, which a `Batches` has created. Iterating over the batch returns its records (magic 2 only)."""
 
     @property
     def base_offset(self):
@@ -426,8 +426,8 @@ cdef class Batches:
     nothing.
 
     Leaves out an incomplete batch at the end, which a Fetch response may contain. `position` is the end of the whole
-    batches. The iteration raises CorruptBatchError at bytes that are not a batch. It does not verify checksums; the
-    caller can (`batch.crc_ok`).
+    batches. The iteration raises CorruptBatchError at bytes that are not a batch. It does not verify checksums.
+    `batch.crc_ok` verifies the checksum of one batch.
     """
 
     def __init__(self, data, Codec codec=None):

@@ -161,8 +161,8 @@ cdef class RecordBatchBuilder:
         return status == BATCH_OK
 
     def append_all(self, int64_t timestamp, pairs):
-        """Adds a record for each key and value (`bytes`; a value may be None), or all records of a RecordSource. If
-        they do not all fit into `limit_bytes`, adds none and returns False.
+        """Adds a record for each key and value (`bytes`; a value may be None), or all records of a RecordSource. Unless
+        all of these records fit into `limit_bytes`, adds no record and returns False.
 
         Raises:
             InvalidRecordError: a timestamp below -1.

@@ -49,7 +49,7 @@ cdef class BatchScan:
     cdef BatchHeader header
     cdef const uint8_t *at_hand
     cdef readonly str path
-    # Moves to the next batch. Returns whether there is one. Raises if the scan failed or found damage.
+    # Moves to the next batch. Returns False after the last batch. Raises if the scan failed or found damage.
     cdef bint advance(self) except -1
     # Checks the current batch. Returns BATCH_OK or BATCH_BAD_CRC. In a `RecordScan` (record_scan.pxd), also checks the
     # records, and can return any `BatchStatus` or `BatchFault`.

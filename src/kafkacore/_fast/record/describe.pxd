@@ -27,8 +27,8 @@ cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int6
 # the transaction marker.
 cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
                           const RecordView *record) noexcept nogil
-# In the same way, describes a message of magic 0 or 1 at `offset`. `header` is the header of the entry that contains
-# it.
+# Like `describe_record`, for a message of magic 0 or 1 at `offset`. `header` is the header of the entry that contains
+# the message.
 cdef void describe_message(Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message,
                            int64_t offset) noexcept nogil
 

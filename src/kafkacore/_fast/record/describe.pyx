@@ -344,7 +344,8 @@ cdef class Description(RecordScan):
 
     @property
     def gap_pairs(self):
-        """The pairs of consecutive records whose offsets are not consecutive, as pairs of int64 in one bytes object."""
+        """The gaps between the offsets of records, in one bytes object. A gap is a pair of int64: the offsets of the
+        records before and after the gap."""
         return PyBytes_FromStringAndSize(<const char *> self.gaps.data, self.gaps.size) if self.gaps.size else b""
 
     def records(self):

@@ -48,8 +48,8 @@ cdef class Plan:
         """Returns the `Shape` of a version. The first call for a version compiles the `Shape`."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
-            # Another thread may have compiled this version in the meantime. Shapes are compared by identity, so only
-            # one may be kept.
+            # Another thread may have compiled this version in the meantime. Shapes are compared by identity, so the
+            # `Plan` must keep only one `Shape` for each version.
             if self.shapes[version] == NULL:
                 self.shapes[version] = made
         return self.shapes[version]

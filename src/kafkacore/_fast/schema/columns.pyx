@@ -133,7 +133,7 @@ cdef inline int64_t wire_number(int kind, const uint8_t *at) noexcept nogil:
     return be16(at) if kind == UINT16 else <int64_t> <int8_t> at[0]
 
 
-# Skips the content of a field that is not flat.
+# The next functions skip structs and arrays of strings, bytes or structs, for which rows have no columns.
 cdef void *put_array(Walk *walk, void *target, const Op *op, int32_t count) noexcept nogil:
     return target
 
@@ -298,7 +298,7 @@ cdef class RowCodec:
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
         """Appends the default to each list that has got no value for this row. A value is missing if the version lacks
-        the field, or if the message leaves out a tagged field because it has its default."""
+        the field, or if the message leaves out a tagged field that has its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i

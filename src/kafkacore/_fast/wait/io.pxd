@@ -8,9 +8,9 @@ is closed.
 A committer takes dirty files (files with unsynced bytes) from a queue. A commit syncs a file once and then publishes
 the synced offset, so all requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose
 responses were sent together usually send their next requests together. So before the next commit of a file begins, the
-committer waits until as many requests have asked for this commit as for the last one. It waits at most for a quarter of
-the last commit's duration, counted from the end of that commit. The request of a single producer never waits for
-others.
+committer waits until as many requests have asked for this commit as for the last one. The wait ends at the latest when
+a quarter of the last commit's duration, or 1 ms, has passed since the end of that commit. The request of a single
+producer never waits for others.
 
 Commits of different files may overlap. A journalling file system merges them, and so does the device's queue of
 flushes. Commits of one file never overlap: if two syncs ran on one file descriptor, the kernel would report a failed

@@ -301,8 +301,8 @@ cdef void *commit(void *argument) noexcept nogil:
 
 
 cdef void commit_oldest(Crew *crew, Condition *arrival) noexcept nogil:
-    """Commits the oldest dirty file. Call this with the lock held. The function releases the lock while it commits. If
-    `arrival` is NULL, it does not wait for more requests."""
+    """Commits the oldest dirty file. Call this with the lock held. The function releases the lock during the commit.
+    Without `arrival`, the commit does not wait for more requests."""
     cdef Dirty *dirty = <Dirty *> crew.oldest
     crew.oldest = dirty.next
     if dirty.next == NULL:
@@ -426,8 +426,8 @@ cdef void io_release(LogDir *dir) noexcept nogil:
 
 
 cdef void let_go(void *keeper) noexcept nogil:
-    """Releases the reference to the Environment. A `LogDir` needs its own reference, because the last log of a stopped
-    node may be freed after the handles of the node's directories, and these handles may be freed in any order."""
+    """Releases the reference to the Environment. A `LogDir` needs its own reference, because a log of a stopped node
+    may still use the environment's disk after every `LogDirectory` of the node has been freed."""
     with gil:
         Py_DECREF(<object> keeper)
 

@@ -130,7 +130,7 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil:
 
 
 cdef void inbox_awake(Inbox *inbox) noexcept nogil:
-    # A sender that saw `sleeping` writes to the eventfd now or soon. If it is late, it only ends the next sleep early.
+    # A sender that saw `sleeping` writes to the eventfd now or soon. A late write only ends the next sleep early.
     store32(&inbox.sleeping, 0)
 
 
@@ -186,7 +186,7 @@ cdef class PyInbox:
         free(self.box.delivered)
 
     def post(self, int64_t first, int64_t count=1) -> None:
-        """Posts `count` letters numbered from `first`."""
+        """Posts `count` mails, numbered from `first`."""
         cdef Letter *letter
         cdef int64_t done = 0
         with nogil:

@@ -2,11 +2,10 @@
 
 When a connection has read the length of a frame, it reserves the frame's memory from the budget of its plane (a group
 of listeners with common limits, see plane.pxd). If the budget has no room, the processor (the thread that serves the
-connection) stops reading from it until the budget has room. Waiting connections get memory in order. Memory for a large
-frame is reserved in steps, each as large as the bytes received so far. So a client cannot take memory from others just
-by announcing a large size. The buffer is allocated as a whole, but the kernel commits its pages only as bytes arrive.
-Each thread recycles frames by size class, so a Produce request of a megabyte usually gets pages that the kernel has
-already committed.
+connection) stops reading from the connection until the budget has room. Memory for a large frame is reserved in steps,
+each as large as the bytes received so far. So a client cannot take memory from others just by announcing a large size.
+The buffer is allocated as a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames
+by size class, so a Produce request of a megabyte usually gets pages that the kernel has already committed.
 
 A frame has begun when it has some memory. Begun frames get memory before new frames, because a frame releases its
 memory only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun
@@ -62,7 +61,7 @@ cdef void budget_close(Budget *budget) noexcept nogil
 # refuse such a size first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
 # Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once the step is
-# granted, `reservation.size` is the granted size.
+# granted, `reservation.size` is the granted size: `size`, or `rest` if the frame overdraws the budget.
 cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
 # Cancels a waiting reservation and returns True. Returns False if the reservation is not waiting. A queued reservation
 # that no longer waits has been granted, and its mail has been posted.

@@ -43,7 +43,7 @@ ctypedef struct Waiter:
 cdef void park_init(Parked *parked, Inbox *inbox) noexcept nogil  # with one reference
 cdef void park_hold(Parked *parked) noexcept nogil
 cdef void park_release(Parked *parked) noexcept nogil
-cdef void park_wake(Parked *parked, int why) noexcept nogil  # any thread may call it, but without a lock
+cdef void park_wake(Parked *parked, int why) noexcept nogil  # any thread that holds no lock may call it
 # The `timer.fire` function of parked requests. Wakes the request with WAKE_TIMEOUT, by mail like every other wake-up.
 cdef void park_deadline_passed(Timer *timer) noexcept nogil
 

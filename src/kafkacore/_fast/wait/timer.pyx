@@ -99,7 +99,7 @@ cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil:
 
 
 cdef int64_t wheel_next_ms(Wheel *wheel) noexcept nogil:
-    """Returns the start of the earliest slot with a timer, over all wheels. Returns -1 if there is none."""
+    """Returns the start of the earliest slot with a timer, over all wheels. Returns -1 if no slot has a timer."""
     cdef int64_t best = -1
     cdef int64_t at
     cdef int level, step

@@ -4,11 +4,11 @@ time. The agenda also has bells, which take the place of eventfds.
 
 A simulated world has one agenda. An `Env` (environment.pxd) without an agenda belongs to the real world, which uses
 real threads and eventfds. A task is a fiber (base/fiber.pxd). A turn of a task lasts until the task pauses or ends. The
-world's loop decides when a task runs: it advances `now_ns`, and runs the tasks that are due or any task that it
+world's loop decides when a task runs: it advances `now_ns`, and runs either all due tasks or a single task that it
 chooses. `now_ns` is the time of the agenda. The nodes have separate clocks, which may drift and jump.
 
 Only the thread that runs the world may use an agenda. The seed of the world decides how long each task waits for its
-first turn. So it also determines the order in which the tasks begin.
+first turn, and thus the order in which the tasks begin.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -52,8 +52,8 @@ cdef int agenda_start(Agenda *agenda, int64_t owner, void (*body)(void *argument
 # Pauses the calling task for `ns`. Returns False immediately if the caller is not a task, or if tasks cannot pause in
 # this build.
 cdef bint agenda_pause(int64_t ns) noexcept nogil
-# Runs the owner's task that is due first, even if it is not due yet. Code that would block a thread calls this
-# function. Returns False if the owner has no task.
+# Runs the owner's task with the earliest due time, even if that time has not come yet. Code that would block a thread
+# calls this function. Returns False if the owner has no task.
 cdef bint agenda_run_for(Agenda *agenda, int64_t owner) noexcept nogil
 cdef uint64_t agenda_draw(uint64_t *state) noexcept nogil  # splitmix64
 

@@ -130,8 +130,8 @@ cdef bint is_stopped(const Agenda *agenda, int64_t owner) noexcept nogil:
 
 
 cdef Task *first_of(Agenda *agenda, int64_t owner) noexcept nogil:
-    """Returns the task of `owner` that is due first. -1 stands for all owners. If several tasks are due at the same
-    time, returns the one that has waited longest."""
+    """Returns the task of `owner` with the earliest due time. An `owner` of -1 stands for all owners. If several tasks
+    are due at the same time, returns the task that has waited longest."""
     cdef Task *best = NULL
     cdef Task *task = agenda.oldest
     cdef bint mine

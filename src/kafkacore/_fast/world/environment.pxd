@@ -40,8 +40,9 @@ ctypedef struct Disk:
     int (*unlink)(void *self, const char *path) noexcept nogil
     int (*make_directory)(void *self, const char *path) noexcept nogil
     int (*sync_directory)(void *self, const char *path) noexcept nogil
-    # Announces that a range of the file is needed soon. Within the file, this starts reading ahead and does not wait.
-    # Beyond the end of the file, this allocates blocks without changing the file's size, and may wait.
+    # Announces that a range of the file is needed soon. Within the file, the function starts to read the range into the
+    # page cache and does not wait. Beyond the end of the file, it allocates blocks without changing the file's size,
+    # and may wait.
     int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil
     # Returns the file descriptor of `file` for sendfile(2). Returns -1 if the file has none; then `Transport.send_file`
     # copies the bytes.
@@ -72,8 +73,8 @@ ctypedef struct Env:
 
 
 cdef void env_real(Env *env) noexcept nogil  # sets the real clock, disk and TCP transport
-# Returns a disk that logs and segments can keep. For the real disk, returns a static table. Returns any other disk
-# unchanged; the disk's owner must keep it alive.
+# Returns a table that logs and segments can use even after the `Env` is freed. For the real disk, this table is static.
+# The table of any other disk is returned unchanged, and the owner of that disk must keep the table alive.
 cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil
 
 

@@ -43,7 +43,7 @@ cdef extern from * nogil:
         return fstat(file, &about) ? -errno : (int64_t) about.st_size;
     }
     static inline struct dirent *kc_next_entry(DIR *listing) {
-        errno = 0;  /* readdir returns NULL both at the end and after an error; only errno tells which */
+        errno = 0;  /* readdir returns NULL both at the end and after an error; only errno shows which */
         return readdir(listing);
     }
     static inline int kc_is_directory(const char *path) {
@@ -392,7 +392,7 @@ cdef void tcp_close(void *self, int handle) noexcept nogil:
     c_close(handle)
 
 
-# The operations of the real disk. This table is static, because a log may be freed later than the last environment.
+# The operations of the real disk. This table is static, because a log may be freed after the last environment.
 cdef Disk the_real_disk
 
 

@@ -14,7 +14,7 @@ ctypedef struct FaultState:
     int32_t errors[FAULTS]
     int64_t room_bytes           # bytes that can still be written; no limit if below 0
     int64_t delay_us             # the delay of each operation
-    int64_t hits                 # the number of operations that failed because of an order
+    int64_t hits                 # the number of operations that failed because a test ordered it
 
 
 cdef class FaultDisk:

@@ -105,10 +105,10 @@ cdef class SimulatedDisk:
         simulated_table(&made.env.disk, &mounted.mount)
         made.keep = (made.keep, mounted)
         if agenda is not None:
-            self.mount.simulated = True  # the operations of Python code take virtual time too
+            self.mount.simulated = True  # the operations of Python code take simulated time too
         return made
 
-    # --- the switch ---
+    # --- power cuts, faults and limits ---
 
     def cut_power_at(self, int64_t operation):
         with nogil:

@@ -102,8 +102,8 @@ cdef class TroubledNetwork:
         self.trouble.break_below = <uint64_t> (break_share * 18446744073709549568.0)
 
     def install(self, Environment environment not None) -> Environment:
-        """Replaces the transport of the environment by this one. Call this method before the environment is used.
-        Returns the environment."""
+        """Makes this object the transport of the environment. Call this method before the environment is used. Returns
+        the environment."""
         environment.env.transport.self = &self.trouble
         environment.env.transport.recv = troubled_recv
         environment.env.transport.send = troubled_send

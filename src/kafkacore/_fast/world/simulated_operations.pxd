@@ -6,10 +6,10 @@ A power cut stops everything. The current operation may reach the disk in part, 
 until the restart. After the restart, handles that were opened before the cut stay invalid. In a simulated world, the
 environments that were made before the cut stay invalid too.
 
-An operation takes effect at its end, after the time that it takes has passed. But a sync covers only what was written
-before the sync began. A task of an agenda (agenda.pxd) pauses for the time of the operation, so that other tasks can
-run. Any other caller in a simulated world continues immediately, and the time is added to `spent_ns`. In the real
-world, the thread sleeps.
+An operation takes effect when its duration has passed. But a sync covers only what was written before the sync began. A
+task of an agenda (agenda.pxd) pauses for the duration of the operation, so that other tasks can run. Any other caller
+in a simulated world continues immediately, and the duration is added to `spent_ns`. In the real world, the thread
+sleeps.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -40,7 +40,7 @@ ctypedef struct SimDisk:
     Store store
     Handle *handles
     int32_t handle_count
-    int64_t operations    # the number of operations that changed something, since the start
+    int64_t operations    # the number of writes, syncs and changes of names so far
     int64_t cut_at        # the power is cut during the operation with this number; -1 for never
     int64_t life          # the number of times that the disk's power was cut or its process ended
     bint dead

@@ -25,7 +25,7 @@ cdef extern from "<unistd.h>" nogil:
 # --- before every operation ---
 
 cdef void enter(Mount *mount, int kind) noexcept nogil:
-    """Lets the time of the operation pass, and then takes the lock."""
+    """Lets the duration of the operation pass, and then takes the lock."""
     cdef SimDisk *disk = mount.disk
     cdef int64_t ns = load64(&disk.delay_us) * 1000
     cdef const Pace *pace = &disk.paces[kind]

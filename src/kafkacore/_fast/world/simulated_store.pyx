@@ -102,7 +102,8 @@ cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 
 
 cdef Pending *take_pending(Inode *inode, int64_t until) noexcept nogil:
-    """Removes and returns the oldest change if its number is at most `until`. The caller must free the change."""
+    """Removes and returns the oldest change if its number is at most `until`. Otherwise returns NULL. The caller must
+    free the change."""
     cdef Pending *one = inode.oldest
     if one == NULL or one.number > until:
         return NULL
@@ -169,8 +170,7 @@ cdef int place_of(const Names *names, const char *path, bint *there) noexcept no
 
 
 cdef int put_name(Names *names, const char *path, Inode *inode) noexcept nogil:
-    """Gives the inode this name, and takes a reference to the inode. If another inode has the name, it loses the
-    name."""
+    """Gives the inode this name, and takes a reference to the inode. An inode that had the name before loses it."""
     cdef bint there
     cdef int at = place_of(names, path, &there)
     cdef Name *items

@@ -4,7 +4,7 @@ A client connects with its first request, and again after its connection has bro
 It uses the highest version of each API that both sides support. Requests are pipelined, and the correlation id matches
 a response to its request. When a request times out, the client closes the connection, as in Kafka. Otherwise, if the
 link is dead, every later request would wait until TCP detects this. A client belongs to one event loop. The loop
-creates the client's sockets, and is also its clock.
+creates the client's sockets, and its time is the client's clock.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kafkacore.runtime.unreachable import why_unreachable
 LOG: Final = logging.getLogger("kafkacore.network")
 _PREFIX_BYTES: Final = 4
 _LEAST_ANSWER_BYTES: Final = 4  # the size of a correlation id
-# After one of these errors the client closes the connection and opens another one. A host name that cannot be encoded
-# raises ValueError.
+# After one of these errors, an attempt to connect has failed, and the client waits before the next attempt. A host name
+# that cannot be encoded raises ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
 _LATE_S: Final = 0.1  # a timer that fires this late shows that the loop has not read its sockets for this long
 _MOST_PATIENCE_S: Final = 1.0
@@ -324,9 +324,9 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def hand_over(self) -> int:
-        """Closes this end of the connection without notice to the other node. Returns a descriptor of the connection.
-        If no descriptor can be made, for example because the process has none left, the next request connects anew,
-        after a pause. Without the pause, a caller that retries at once would keep the event loop busy."""
+        """Closes this object, and returns a new descriptor that keeps the connection open. If none can be made, for
+        example because the process has none left, the next request connects anew, after a pause. Without the pause, a
+        caller that retries at once would keep the event loop busy."""
         transport = self._transport
         try:
             if transport is None or self.lost or self._waiting or self._received:

@@ -27,15 +27,16 @@ class PlaneLimits(NamedTuple):
     # For each listener that has limits of its own in addition to the plane's: its name, max.connections and
     # max.connection.creation.rate.
     of_listeners: tuple[tuple[str, int, int], ...] = ()
-    # The plane's two limits do not apply to this listener, which is the inter-broker listener (KIP-402).
+    # The plane's max.connections and max.connection.creation.rate do not apply to this listener, which is the
+    # inter-broker listener (KIP-402).
     exempt_listener: str = ""
     socket_listen_backlog_size: int = 50
     # Kafka's default of 100 KiB slows a connection down. Unless the key is set, the operating system adjusts the
     # buffers as needed.
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
-    # Kafka has no such limits.
-    sampled_request_log_every: int = 0  # one of this number of requests is sampled; 0 means that none is sampled
+    # Kafka has none of the following limits.
+    sampled_request_log_every: int = 0  # one request out of this number is sampled; 0 turns sampling off
     # The minimum speed at which a request must arrive while other requests wait for memory.
     slow_request_bytes_per_second: int = 1024
     slow_frame_ms: int = 30000  # the interval at which this speed is checked

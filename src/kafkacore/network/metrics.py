@@ -46,7 +46,7 @@ class Measure(NamedTuple):
 
 class PlaneMetrics:
     """The metrics of one plane. The names of the control plane's metrics have Kafka's prefix (KIP-291). The metrics of
-    a controller have a tag."""
+    a controller have the tag `listener`."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane

@@ -68,8 +68,7 @@ class Plane:
     `cached_apis` until `forget` drops them.
 
     Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes urgent
-    and regular requests from the same ring, and starts the urgent requests first. So there is no polling, and neither
-    kind of request waits while there are no requests of the other kind.
+    and regular requests from the same ring, and starts the urgent requests first.
     """
 
     def __init__(
@@ -207,8 +206,8 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """From now on, the function that `around(handlers)` returns answers the requests on this loop. This function
-        can call the handlers. With None, the handlers answer again."""
+        """Replaces the handlers by the function that `around(handlers)` returns. This function can call the handlers.
+        With None, the handlers answer the requests again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
     def forget(self, changed: AbstractSet[object] | None) -> None:
@@ -266,7 +265,7 @@ class Plane:
     def _drain_urgent_first(self) -> None:
         """Starts requests like `_drain`, but the urgent ones first. To find them, takes everything from the ring.
         Regular requests then wait in this object, up to the capacity of the ring. At this limit the ring fills up, and
-        an urgent request at its end has to wait too."""
+        an urgent request at the ring's end has to wait too."""
         room = max(self.limits.queued_max_requests - len(self._regular), 0)
         taken = native_inbound.pop(self.native, room) if room else []
         for inbound in taken:
@@ -288,7 +287,7 @@ class Plane:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that the loop has taken from the ring and not started."""
+        """The number of requests that the loop has taken from the ring but not started yet."""
         return len(self._regular)
 
     def _start(self, inbound: InboundRequest) -> None:
@@ -301,7 +300,7 @@ class Plane:
             _release(body)
 
     def _proceed(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
-        """Sends a response that is there already. Otherwise lets the request wait for it."""
+        """Sends the response if it is ready. Otherwise lets the request wait for the response."""
         if isinstance(response, DeferredAnswer):
             self._park(inbound, body, response)
             return
@@ -322,8 +321,8 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Lets a request wait for its response without an asyncio task. With a task for each waiting request, these
-        tasks would be most of the cost of a large consumer group's members."""
+        """Lets a request wait for its response without an asyncio task. With a task for each waiting request, the tasks
+        would cost more than everything else that the members of a large consumer group cost."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()

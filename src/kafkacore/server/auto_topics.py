@@ -17,9 +17,8 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# A client that reads one of these topics must not make this node create the topic. This node has no coordinator that
-# needs the topic. A broker of Apache Kafka relies on the topic's number of partitions and on the topic's compaction,
-# and creates the topic itself.
+# This node never creates these topics, because it has no coordinator that needs them. Apache Kafka's coordinators rely
+# on the topics' compaction and number of partitions, so a broker of Apache Kafka creates the topics itself.
 _LEFT_TO_OTHERS: Final = frozenset((TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 # Limit of topics that are being created at once. Above it, a client gets the error that its topic does not exist.
 MAX_IN_FLIGHT: Final = 10_000

@@ -257,7 +257,7 @@ class BrokerServer:
 
     def _set_gate(self) -> None:
         """Decides which requests of the hot APIs (Produce, Fetch and the like) go to Python. While the request log is
-        on, all of them do, so that the log is complete."""
+        on, all of them go there, so that the log is complete."""
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -312,7 +312,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Starts the broker and returns when the broker serves clients. Raises RegistrationRefused, TimeoutError,
         LogDirectoryError, and MetadataError for a cluster that the broker must not serve."""
-        # This subscription comes first, so that no handler answers from an older image.
+        # This subscription comes first, so that no other subscriber runs while outdated responses are still cached.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         # The registration shows the controller's versions, so the broker knows them before the first client connects.

@@ -26,7 +26,7 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# limit of partitions whose directory is remembered before they exist; a further entry replaces the oldest
+# limit of partitions whose directory is set before the partition exists; a further entry replaces the oldest
 MAX_PREFERRED: Final = 100_000
 
 
@@ -40,7 +40,7 @@ class BrokerLogs:
         self._ids = {path: directory for directory, path in paths.items()}
         self._mutex = threading.Lock()
         self._doomed: list[Key] = []  # the logs that the next deletion will delete; guarded by the mutex
-        self._is_queued = False  # whether the last deletion has not begun yet; guarded by the mutex
+        self._is_queued = False  # whether the last deletion still waits for a thread; guarded by the mutex
         self._deletion: Future[list[Key]] = Future()  # the last deletion
         self._leaving: dict[Key, Future[list[Key]]] = {}
         self._undeleted: set[Key] = set()  # the logs whose last deletion has failed; guarded by the mutex
@@ -87,8 +87,8 @@ class BrokerLogs:
 
     def delete_gone(self, image: MetadataImage, node_id: int) -> set[Key]:
         """Deletes the logs that have become stray during `load`, and returns their partitions. `image` is the first
-        image whose changes the broker applies. The changes before it may have deleted topics or moved replicas, and
-        only these logs show that."""
+        image whose changes the broker applies. Earlier changes may have deleted topics or moved replicas, and only
+        these logs show that."""
         futures = (future.handle for future in self._manager.futures.all())
         handles = {(each.topic, each.index): each for each in chain(futures, self._manager)}
         gone = set()
@@ -145,8 +145,8 @@ class BrokerLogs:
     def _end_deletions(self, keys: Sequence[Key]) -> None:
         """Returns when earlier logs with these names are deleted. Such logs exist if a topic was deleted and
         immediately created again, or if a replica has come back. A new log must not find the directory of the earlier
-        log, nor its entries in the checkpoints. The loop waits meanwhile. So if no thread has begun to delete a log,
-        this method does it: a thread may not be free for long, and would delete other logs too."""
+        log, nor the earlier log's entries in the checkpoints. The loop waits meanwhile. So this method itself deletes
+        the logs that still wait for a thread: all threads may be busy for long, and would delete other logs too."""
         keys = [key for key in keys if key in self._leaving]
         if not keys:
             return
@@ -178,14 +178,14 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """Returns the replicas that were opened since the last call in another directory than the one in the metadata,
-        each with its actual directory."""
+        """Returns the actual directory of each replica that was opened since the last call and is not in the directory
+        that the metadata names."""
         placed, self._placed = self._placed, {}
         return placed
 
     def delete(self, partition: PartitionHandle) -> None:
         """Renames the log's directory soon, and deletes its files after file.delete.delay.ms. The logs that wait for a
-        thread are deleted together, and share the writes of the checkpoints. A topic may have thousands of
+        thread are deleted together and share the writes of the checkpoints, because a topic may have thousands of
         partitions."""
         key = (partition.topic, partition.index)
         with self._mutex:

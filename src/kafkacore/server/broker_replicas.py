@@ -36,7 +36,7 @@ class BrokerReplicas:
         broker_epoch: Callable[[], int],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        """Creates the parts without partitions. `publish` and `on_config` are passed to the replica manager. `send`
+        """Creates the managers, without partitions. `publish` and `on_config` are passed to the replica manager. `send`
         sends a request to the active controller."""
         self._node_id = config.node_id
         self._listener = config.inter_broker_listener_name
@@ -58,7 +58,8 @@ class BrokerReplicas:
         self._updates.applied(image, delta)
 
     def _addresses(self, image: MetadataImage) -> dict[int, Address]:
-        """Returns the addresses of the brokers from which this broker can fetch. A fenced broker leads no partition."""
+        """Returns the addresses of the brokers from which this broker can fetch. Leaves out fenced brokers, because
+        they lead no partition."""
         found = {}
         for broker in image.brokers.values():
             where = broker.endpoint(self._listener)

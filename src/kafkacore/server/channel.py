@@ -64,7 +64,7 @@ class ActiveController:
         self._grace_s = config.controller_quorum_request_timeout_ms / 1000
         self._life_timeout_ms = life_timeout_ms(config)
         self._leads = False
-        self._last: Address | None = None  # the node that was the active controller before
+        self._last: Address | None = None  # the last node that was known as the active controller
         self._changed = asyncio.Event()  # set, and then replaced, at each change of the leader
         self._attempts: dict[asyncio.Timeout, _Attempt] = {}
         self._turnstile = Turnstile()

@@ -40,7 +40,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Called with each image of the committed metadata and its changes. No changes (None): all may have changed.
+# Called with each image of the committed metadata and its changes. If the changes are None, anything may have changed.
 OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
@@ -115,8 +115,7 @@ class ControllerServer:
     # --- start and stop, on the loop ---
 
     async def start(self) -> None:
-        """Starts the controller. From then on, it is a member of the quorum. When the replica becomes the leader, it
-        calls its `Listener` objects.
+        """Starts the controller, which then takes part in the quorum.
 
         Raises LogDirectoryError if the quorum can never have a leader.
         """

@@ -48,7 +48,7 @@ class ControllerRegistrar:
         return known is not None and known.incarnation_id == self._request.incarnation_id
 
     def start(self, on_fault: Callable[[BaseException], None]) -> None:
-        """Registers the controller from now on. Calls `on_fault` with an error that no retry can correct."""
+        """Keeps the controller registered from now on. Calls `on_fault` with an error that no retry can correct."""
         self._on_fault = on_fault
         self._register()
 

@@ -133,7 +133,7 @@ class Groups:
             gone = [
                 (name, topic_id)
                 for topic_id, name in delta.topics_deleted.items()
-                # If a topic had no id and a topic with its name now has an id, it is the same topic, and not deleted.
+                # A topic that had no id and has one now is still the same topic, and was not deleted.
                 if not is_made(topic_id) or seen.topic(name) is None
             ]
             self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))

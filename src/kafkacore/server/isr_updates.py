@@ -19,7 +19,7 @@ from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
 RETRY_S: Final = 0.05  # as in Apache Kafka's AlterPartitionManager
-EDGES_IN_A_TURN: Final = 1000  # for each edge, the ISR manager may check all followers of a partition
+EDGES_IN_A_TURN: Final = 1000  # limited, because for each edge the ISR manager may check all followers of a partition
 
 
 class IsrUpdates:

@@ -18,7 +18,7 @@ FORWARDS: Final = "forwards"  # requests of clients
 _BACKOFF_MS: Final = 50
 _RAFT_BACKOFF_MAX_MS: Final = 500
 # A controller answers the requests of each connection in order, and Apache Kafka's controller handles only one request
-# of a connection at a time.
+# of a connection at a time. So clients' requests are spread over several connections.
 FORWARD_CONNECTIONS: Final = 4
 FORWARDS_ON_THE_WIRE: Final = 16  # requests in flight on each of these connections
 

@@ -59,7 +59,7 @@ def _below() -> Iterator[str]:
 
 def _level_name(level: int) -> str:
     """Returns the most verbose of Kafka's levels that shows no more messages than `level`. Returns OFF for values above
-    all of Kafka's levels, and ALL for values below."""
+    all of Kafka's levels, and ALL for NOTSET."""
     found = [name for name, number in LEVELS.items() if number >= level]
     if level <= logging.NOTSET:
         return "ALL"

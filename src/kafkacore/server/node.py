@@ -274,8 +274,8 @@ class Node:
         return runtime
 
     def _open_request_log(self) -> None:
-        """Opens the sampled request log. This happens before the planes are created, so that the log closes after them
-        and gets their last requests."""
+        """Opens the sampled request log. This happens before the planes are created, so that the log closes after the
+        planes and gets their last requests."""
         config, world = self.config, self.world
         # A simulated plane has no processors, so it has no samples.
         if not config.sampled_request_log_file or world.environment.is_simulated:
@@ -425,7 +425,7 @@ class Node:
 
         broker = self._broker = await self.world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
-        # The stop of the broker cancels the coroutine that waits for the load, but not the load.
+        # `broker.stop` cancels the coroutine that waits for the load of the logs, but not the load itself.
         self._undo.append(logs.abandon_load)
         self._undo.append(self._close_upkeep)
         self._undo.append(
@@ -451,8 +451,8 @@ class Node:
 
     def _hand_over_ms(self) -> int | None:
         """Returns the time that a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait
-        for the controller, because the controller is a possible cause of the fault. A broker that was not ready leads
-        nothing."""
+        for the controller, because the controller is a possible cause of the fault. After an abandoned start, the
+        broker leads nothing."""
         if self._crashed:
             return None
         return 0 if self.fault is not None or self._abandoned else CONTROLLED_SHUTDOWN_MS
@@ -577,7 +577,7 @@ class Node:
         self._sampled_requests = None
         for part in ("_feed", "_replica", "_channel"):
             self.__dict__.pop(part, None)
-        # `begin` does not replace this, so that an `abandon_start` just before it has an effect.
+        # `begin` does not reset these fields, so that an `abandon_start` just before `begin` has an effect.
         self._faulted, self._abandoned = Future(), False
 
     def _failed(self, error: BaseException) -> None:

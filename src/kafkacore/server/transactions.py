@@ -1,7 +1,7 @@
 """Transactions on partitions that this broker leads: the broker verifies a producer's batches with the transaction
 coordinator.
 
-The coordinator is another broker. Before the first batch of a transaction in a partition, the leader asks the
+The coordinator is a broker of Apache Kafka. Before the first batch of a transaction in a partition, the leader asks the
 coordinator whether the partition belongs to an open transaction (KIP-890). Otherwise a late batch could open a
 transaction that is never ended. If a marker arrives during this check, the check ends and the batch is refused.
 """
@@ -138,8 +138,8 @@ class Transactions:
 
     def verifying(self, partition: PartitionHandle, producer_id: int, epoch: int, sequence: int) -> None:
         """Notes the base sequence of a batch whose verification begins. The verification may fail, and the producer
-        then sends the batch again. Until then, the log must not accept a later batch, because after that it would
-        refuse the earlier one."""
+        then sends the batch again. Until then, the log must not accept a later batch. Otherwise the log would refuse
+        the repeated batch."""
         known = self._known.get((partition, producer_id))
         if known is not None and known.generation == partition.generation:
             is_lower = known.lowest is not None and sequence < known.lowest
@@ -157,8 +157,8 @@ class Transactions:
 
     def appended(self, check: Check, producer_id: int, epoch: int) -> None:
         """Notes that a checked batch was appended. Later batches of the same transaction need no check while this
-        broker leads the partition. After that, another leader may write the marker, and this broker would not notice.
-        A batch whose check ended during the append says nothing about later batches: a marker waits for the append."""
+        broker leads the partition. Another leader could write the marker, and this broker would not notice. If the
+        check ended during the append, does nothing: a marker waits for the append, or the leadership has ended."""
         if check.refusal != ErrorCode.NONE:
             return
         self._note(check.partition, producer_id, _Known(epoch, check.partition.generation, None))
@@ -204,7 +204,7 @@ class Transactions:
                 endpoint.host, endpoint.port, AddPartitionsToTxnRequest(transactions=[transaction])
             )
         except UnsupportedVersionError:
-            if adds:  # the producer leaves it to this broker to add its partitions, so nobody would end its transaction
+            if adds:  # the coordinator would not know the partitions, so it would not end the transaction in them
                 LOG.warning("broker %d cannot add partitions to transactions", coordinator)
                 return _all(places, *refusal_of(ErrorCode.COORDINATOR_NOT_AVAILABLE, produce))
             LOG.warning("broker %d cannot verify transactions, so this broker appends unverified batches", coordinator)

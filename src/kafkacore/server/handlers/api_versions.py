@@ -53,8 +53,8 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """Returns the encoded responses for several versions. All versions below `ZERO_LEVELS_SINCE` have the same content,
-    and so have all later versions."""
+    """Returns the encoded responses for several versions. The versions below `ZERO_LEVELS_SINCE` share one content, and
+    all later versions share another."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 

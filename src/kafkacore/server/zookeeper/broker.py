@@ -230,7 +230,7 @@ class ZooKeeperBroker(BrokerServer):
         """Starts the broker and returns when the broker serves clients. Raises BrokerIdTaken, ZooKeeperError,
         LogDirectoryError."""
         roots, loop = self._roots, asyncio.get_running_loop()
-        # This subscription comes first, so that no handler answers from an older image.
+        # This subscription comes first, so that no other subscriber runs while outdated responses are still cached.
         roots.view.subscribe(self._forget_answers)
         self.registrar.start()
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.start()))
@@ -284,7 +284,7 @@ class ZooKeeperBroker(BrokerServer):
 
     def _apply_roles(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self._parts.apply(image, delta)
-        self._logs.take_placed()  # as in `_report_directory`
+        self._logs.take_placed()  # discarded: in ZooKeeper mode, no controller needs the directories of replicas
         self.uncoordinated.apply(image)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             # A topic that leaves this broker is not deleted, so the coordinator must not get the delta.
@@ -314,7 +314,7 @@ class ZooKeeperBroker(BrokerServer):
 
     async def _load_configs(self, topics: list[str]) -> None:
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.read_topics(topics)))
-        # The settings were passed to this loop before the result was, so they are applied by now.
+        # The settings reached this loop before the end of `read_topics` did, so they are applied by now.
 
     # --- features ---
 

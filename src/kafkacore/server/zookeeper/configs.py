@@ -54,8 +54,8 @@ class ConfigWatch(ZnodeWatch):
     async def _read_all(self) -> None:
         """Reads all settings of topics and brokers."""
         self._is_incomplete = False
-        # The watch is set first, so that no change between the two reads is missed. The notifications also name
-        # settings whose znode was deleted.
+        # The watch is set first, so that no change between the two reads is missed. The notifications also name deleted
+        # znodes, whose settings must be dropped.
         entities = await self._new_changes()
         kinds = list(_KINDS)
         found = await self._session.sure([GetChildren(f"{paths.CONFIG}/{kind}") for kind in kinds])

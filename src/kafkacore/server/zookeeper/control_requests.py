@@ -81,7 +81,7 @@ class ControlRequests:
     `broker_epoch` returns the czxid of this broker's registration. `load_configs` reads the settings of topics before
     this broker opens their first log. `is_offline` says whether the log of a replica is or may be in a failed
     directory. `delete_log` deletes a log that this broker found at its start and that has no role yet. `undeleted`
-    waits until the deletions of these logs survive a crash, and returns the logs for which that has failed.
+    waits until the deletions of given logs survive a crash, and returns the logs whose deletion has failed.
     `read_topics` returns the names of the topics in ZooKeeper, or None if they cannot be read. `read_counts` reads the
     numbers of partitions of the coordinators' topics among the given topics, before an image contains these topics.
     """
@@ -233,8 +233,8 @@ class ControlRequests:
     async def stop_replica(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
         """Ends roles of this broker, and deletes replicas. Raises KafkaError for a stale request or a KRaft controller.
 
-        The response to a deletion is sent when a crash no longer brings the log back. A topic may have no id on disk,
-        and a later topic of the same name would adopt the log.
+        The response to a deletion is sent when a crash no longer brings the log back. Otherwise a later topic of the
+        same name could adopt the log, because a topic may have no id on disk.
         """
         errors: list[ErrorCode] = []
         stops = list(_asked_stops(request))

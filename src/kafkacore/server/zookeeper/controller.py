@@ -99,7 +99,7 @@ class LocalController:
         await self.lanes.close()
 
     def configs_changed(self, settings: Mapping[ConfigKey, Mapping[str, str]]) -> None:
-        """Tells the controller when unclean elections become allowed or forbidden. If they are allowed, a partition
+        """Informs the controller when unclean elections become allowed or forbidden. If they are allowed, a partition
         without a leader may get one. The default for topics is a dynamic setting of brokers (KIP-226)."""
         default, own = settings.get((BROKER, "")), settings.get((BROKER, str(self._config.node_id)))
         if default is not None or own is not None:

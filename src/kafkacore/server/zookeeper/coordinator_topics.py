@@ -37,7 +37,7 @@ class CoordinatorTopics:
 
     async def read(self, topics: Iterable[str] = COORDINATED) -> None:
         """Reads the numbers of the coordinators' topics among `topics`, and of those whose last read failed. Call this
-        when the broker starts, and before each change of an image, with the topics that are new to it."""
+        when the broker starts, and before each change of an image, with the topics that are new in the image."""
         names = sorted(set(COORDINATED) & {*topics, *self._unread})
         if not names:
             return

@@ -13,7 +13,7 @@ from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.operations import Code, GetData
 
-# If the connection breaks, the broker does not know whether the block was allocated, so it takes the next one.
+# If the connection breaks, the broker does not know whether the block was allocated, so it takes the next block.
 _AGAIN: Final = (Code.BAD_VERSION, Code.NODE_EXISTS, Code.CONNECTION_LOSS)
 
 

@@ -76,8 +76,9 @@ class LiveBroker(NamedTuple):
 
 
 def directories_of_role(replicas: Sequence[int], *, is_new: bool) -> tuple[Uuid, ...]:
-    """Returns one marker for all replicas. A new replica can be in any log directory. The log of an older replica may
-    be in an offline directory. Then its broker must not create a second log, which would begin at offset 0."""
+    """Returns the same marker for each replica, instead of a directory id. A new replica can be in any log directory.
+    The log of an older replica may be in an offline directory. Then the replica's broker must not create a second log,
+    which would begin at offset 0."""
     return (UNASSIGNED_DIRECTORY if is_new else MIGRATING_DIRECTORY,) * len(replicas)
 
 
@@ -250,7 +251,7 @@ class ZooKeeperRoots:
 
 
 def _put(edit: Edit, states: Sequence[PartitionState]) -> None:
-    """Writes partitions in columns, with one run for each topic."""
+    """Writes the partitions, topic by topic. Adds the topics that do not exist yet."""
     columns = PartitionRecords()
     by_topic: dict[TopicKey, list[PartitionState]] = {}
     for state in states:

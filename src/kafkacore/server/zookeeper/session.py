@@ -35,8 +35,8 @@ from kafkacore.zookeeper.operations import (
 
 LOG: Final = logging.getLogger("kafkacore.server")
 RETRY_S: Final = 0.1
-# The registration of a killed broker stays until its session expires. When the broker starts again, it waits for that.
-# It waits longer than one session timeout, because a ZooKeeper server checks sessions only at each tick.
+# The registration of a killed broker stays until its session expires. When the broker starts again, it waits for the
+# expiry. It waits longer than one session timeout, because a ZooKeeper server checks sessions only at each tick.
 SESSIONS_TO_WAIT: Final = 2
 
 
@@ -187,8 +187,8 @@ class BrokerSession:
 
     async def _changes(self, changed: asyncio.Event, began_s: float, limit_s: float) -> bool:
         """Waits at most `limit_s` seconds for the event. Returns whether the event came. The event also comes when the
-        session ends, and then the next request fails. Time without a connection does not count, and each new connection
-        starts the time again, because after an outage of ZooKeeper each session has its whole timeout again."""
+        session ends, and then the next request fails. Time without a connection does not count. Each new connection
+        starts the time again, because after an outage ZooKeeper gives each session its whole timeout again."""
         loop = asyncio.get_running_loop()
         while True:
             deadline_s = max(began_s, self._connected_s) + limit_s

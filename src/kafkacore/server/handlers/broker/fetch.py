@@ -7,7 +7,7 @@ one response which says that the session is unknown, as if the session had been 
 all its partitions in each request, until a processor serves a request of this client again (KIP-227).
 
 A follower can read up to the log end. The first read for a follower's request records the follower's position. If the
-request waits and the handler reads again, the further reads do not record it.
+request waits and the handler reads again, the further reads do not record the position.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Part:
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the partition makes the response due immediately. A partition that does not exist must not make
-        the response due. Otherwise a consumer of several topics, one of them deleted, would fetch without a pause. A
-        read of an older segment makes the response due. It never includes bytes of the next segment, so waiting is
-        useless (DelayedFetch, case F)."""
+        """Whether the partition makes the response due immediately. A partition that does not exist must not make the
+        response due. Otherwise a consumer of several topics, one of them deleted, would fetch without a pause. A read
+        of an older segment makes the response due: it never includes bytes of the next segment, so waiting is useless
+        (DelayedFetch, case F)."""
         moved_on = self.preferred != NO_REPLICA or (self.read is not None and self.read.in_older_segment)
         return self.exists and (self.fails or moved_on)
 

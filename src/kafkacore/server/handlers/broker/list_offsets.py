@@ -71,7 +71,7 @@ async def _find(
     )
     if partition is None:
         return _refused(asked, error)
-    # After an election, the high watermark may not have caught up yet (KIP-207).
+    # After an election, the high watermark may still be below the start of the leader's epoch (KIP-207).
     behind = request.replica_id == CONSUMER and partition.is_behind
     bound = _bound(partition, request)
     try:

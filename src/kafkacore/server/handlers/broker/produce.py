@@ -74,7 +74,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     if request.acks == NO_ACKS:
         errors = await finish(_errors(parts))
         if errors:
-            # The producer has asked for no response. Only a closed connection can show it that there was an error.
+            # The producer has asked for no response, so only a closed connection can show the producer an error.
             names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} failed with {names}")
         return None

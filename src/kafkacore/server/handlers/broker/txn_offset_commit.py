@@ -39,7 +39,7 @@ async def handle(
     broker: BrokerContext, call: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Handles the request. Partitions that do not exist, or whose metadata is too long, get their own errors. All other
-    partitions get the same error."""
+    partitions share one result."""
     response = TxnOffsetCommitResponse()
     commits: Commits = []
     accepted: list[Partition] = []
@@ -149,8 +149,8 @@ async def _appended(
 
 
 def _produce_version(version: int) -> int:
-    """Returns a version of Produce that tells `Transactions.verify` what a producer with this version of
-    TxnOffsetCommit supports."""
+    """Returns a version of Produce, for `Transactions.verify`. A producer with that version supports the same as a
+    producer with this version of TxnOffsetCommit."""
     if version >= LETS_ADD:
         return ADDS_SINCE
     return ABORTABLE_SINCE if version >= KNOWS_ABORTABLE else ABORTABLE_SINCE - 1

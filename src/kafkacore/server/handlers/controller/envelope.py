@@ -32,8 +32,8 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
         if isinstance(answer, Awaitable):
             answer = await answer
     except ProtocolError as error:
-        # The broker must then close its client's connection. It must keep its own connection to this controller, which
-        # carries the requests of other clients.
+        # The broker must then close its client's connection. It must keep its own connection to this controller,
+        # because that connection carries the requests of other clients.
         LOG.info("the request of client %r in an envelope cannot be read: %s", inner.client_id, error)
         raise error_for(ErrorCode.UNSUPPORTED_VERSION) from None
     if isinstance(answer, CachedAnswer):

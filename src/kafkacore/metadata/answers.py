@@ -187,7 +187,7 @@ class WholeAnswers:
         return kept.body if kept is not None and kept.is_about(image) else None
 
     def put(self, key: object, image: MetadataImage, body: bytes) -> None:
-        # An outdated response would keep the chunks of its image in memory.
+        # Drop outdated responses, because they keep the chunks of their images in memory.
         self._kept = {other: kept for other, kept in self._kept.items() if other != key and kept.is_about(image)}
         if sum(len(each.body) for each in self._kept.values()) + len(body) > MAX_WHOLE_BYTES:
             self._kept.clear()

@@ -58,9 +58,7 @@ class PartitionRecords(PartitionColumns):
         self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
-        """Fills the other columns of `count` rows: the first rows that `number` has appended and no call of `place` has
-        filled yet.
-        """
+        """Fills the other columns of the first `count` rows that `number` has appended and that are not filled yet."""
         self.widen(len(replicas))
         room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count

@@ -53,7 +53,8 @@ class MetadataPublisher:
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Replaces all applied metadata with a snapshot. `offset` is the offset of the last record in the snapshot."""
+        """Replaces all applied metadata with a snapshot. `offset` is the offset of the last log record that the
+        snapshot includes."""
         self.replace(image_of(records, offset, epoch, timestamp_ms))
 
     def replace(self, image: MetadataImage) -> None:
@@ -76,8 +77,8 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # The delta contains rows of an aborted transaction, and the image lacks these rows. So subscribers get None
-            # instead of the delta.
+            # A transaction was aborted, or the controller has loaded a snapshot. `_unpublished` can then contain rows
+            # that the image lacks, so subscribers get None instead.
             self._untold = True
         else:
             self._unpublished.add(delta)

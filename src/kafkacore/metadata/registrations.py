@@ -58,8 +58,8 @@ class BrokerRegistration(NamedTuple):
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Returns whether a replica in this directory counts as online: the directory is unassigned, or is a working
-        directory of the broker.
+        """Returns whether a replica in this directory counts as online: the directory is not known yet
+        (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY), or is a working directory of the broker.
         """
         if directory == LOST_DIRECTORY:
             return False
@@ -69,8 +69,8 @@ class BrokerRegistration(NamedTuple):
         return next((each for each in self.endpoints if each.name == listener), None)
 
     def changed(self, change: Any) -> BrokerRegistration:
-        """Returns the registration after a BrokerRegistrationChangeRecord. In this record, 1 sets a flag, -1 clears it,
-        and 0 leaves it unchanged."""
+        """Returns the registration after a BrokerRegistrationChangeRecord. In this record, 1 sets a flag, and 0 leaves
+        it unchanged. Only `fenced` can be cleared, by -1."""
         return self._replace(
             fenced=self.fenced if change.fenced == 0 else change.fenced > 0,
             in_controlled_shutdown=self.in_controlled_shutdown or change.in_controlled_shutdown > 0,

@@ -128,7 +128,7 @@ class Gathered:
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # In `brokers`, -1 means no broker. Short replica lists are padded with -1, so the loop found a place for it.
+        # In `brokers`, -1 means no broker. Short replica lists are padded with -1, so the loop found a place for -1.
         found[brokers < 0] = 0
         return found
 

@@ -179,7 +179,7 @@ class _Change:
 
     def _may_have_records(self, replica: int) -> bool:
         """Returns whether the replica may be remembered as the last leader. A replica that has just lost its directory
-        has no records, but the only replica of a partition stays electable."""
+        has no records, so it may not. But the only replica of a partition always stays electable."""
         emptied = replica in self.target.ineligible and replica in (self.target.directories or {})
         return replica in self.replicas and not (emptied and len(self.replicas) > 1)
 

@@ -1,8 +1,8 @@
 """The KRaft controller (KIP-631). Every decision reads an image (the metadata after all records up to an offset), and
 returns records. Replaying these records gives the next image.
 
-The modules in `ON_REQUEST` handle requests that most nodes do not get while they start. So each of these modules is
-imported when its attribute of this package is first used.
+The modules in `ON_REQUEST` handle requests that most nodes do not get while they start. So this package imports each of
+these modules only when it is first used.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class IsrChange:
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         error = self._epoch_problem(leader, was, asked)
         if error is None and len(self._new_isr(asked)) > len(was.replicas):
-            error = ErrorCode.INVALID_REQUEST  # decided before the members are checked one by one
+            error = ErrorCode.INVALID_REQUEST  # too many members to check them one by one
         isr = [] if error else self._isr(asked)
         error = error or _isr_problem(was, isr, asked.leader_recovery_state)
         if error is None and self._changes_twice(topic, index):

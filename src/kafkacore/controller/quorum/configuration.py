@@ -35,7 +35,7 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
-_TYPED: Final = (TOPIC, BROKER)  # resources whose list keys Apache Kafka's controller recognises
+_TYPED: Final = (TOPIC, BROKER)  # resources for which Apache Kafka's controller knows which keys are lists
 
 
 class Change(NamedTuple):

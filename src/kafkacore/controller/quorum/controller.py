@@ -167,7 +167,7 @@ class QuorumController:
     # --- requests ---
 
     async def create_topics(self, caller: Caller, request: Any) -> Any:
-        """Creates topics. Raises POLICY_VIOLATION if the request creates too many partitions, REQUEST_TIMED_OUT."""
+        """Creates topics. Raises REQUEST_TIMED_OUT, and POLICY_VIOLATION if the request creates too many partitions."""
         return await self._user_write(
             request,
             lambda: on_request.topics.TopicCreation(
@@ -201,7 +201,7 @@ class QuorumController:
         """Handles a heartbeat. Raises STALE_BROKER_EPOCH. If the broker is in controlled shutdown, the response waits
         until other brokers lead the broker's partitions. The wait is at most a quarter of the session timeout, so that
         the session does not expire meanwhile."""
-        # A heartbeat counts from its arrival, however long the decision about it takes (KAFKA-15019).
+        # The arrival of a heartbeat extends the session, however long the decision about it takes (KAFKA-15019).
         arrived_ms = self._now_ms()
         self._liveness.heard(request.broker_id, request.broker_epoch, arrived_ms)
         response = await self._heartbeat(request)
@@ -222,7 +222,7 @@ class QuorumController:
     async def _until_may_leave(self, request: Any, until_s: float) -> bool:
         """Holds a heartbeat until its broker may leave. Returns False if the wait ends earlier. Raises NOT_CONTROLLER,
         and STALE_BROKER_EPOCH if the broker is registered again in the meantime."""
-        self._check_sender(request)  # the heartbeat has already waited for a commit
+        self._check_sender(request)  # the broker may have registered again during the last commit
         may_leave = self._may_leave(request.broker_id) or await self._departures.hold(request.broker_id, until_s)
         self._check_sender(request)
         return may_leave
@@ -325,7 +325,7 @@ class QuorumController:
             decision = yield from on_request.features.update_features(
                 self._head, self._settings, request, caller.api_version, quorum
             )
-            # As in `update_features`, the last of several updates of a feature counts.
+            # As in `features.update_features`, the last of several updates of a feature counts.
             levels = {each.feature: each.max_version_level for each in request.feature_updates}
             raised = levels.get(KRAFT_VERSION, 0) > 0
             if raised and not quorum.kraft_version and not decision.response.error_code and not request.validate_only:
@@ -346,7 +346,7 @@ class QuorumController:
             self._commit(self._head, delta)
         elif uncommitted[0][0].offset == batch.last_offset:
             root, delta = uncommitted.popleft()
-            # The log set the batch's timestamp when the batch was appended.
+            # The root was made before the log appended the batch and set its timestamp.
             root = root._replace(timestamp_ms=batch.timestamp_ms)
             if not uncommitted:
                 self._head = root
@@ -406,7 +406,7 @@ class QuorumController:
         """Fences brokers whose session has expired, holds elections that are due, and writes a NoOpRecord to an idle
         log."""
         if not self._leads() or self._turns.taken:
-            return  # a decision is under way; `tick` stays due and is called again afterwards
+            return  # during a decision `tick` stays due, and is called again afterwards
         now = self._now_ms()
         self._fence(self._liveness.expired(now))
         if now >= self._elections.next_ms:

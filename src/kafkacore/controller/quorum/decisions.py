@@ -35,8 +35,8 @@ class Decision(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The inputs of decisions other than the metadata. Only the active controller uses `random`; the other controllers
-    read its results from the records."""
+    """The inputs of a decision, apart from the metadata. Only the active controller uses `random`; the other
+    controllers read its results from the records."""
 
     cluster_id: str
     config: BrokerConfig
@@ -92,7 +92,8 @@ def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
 def topic_values(
     image: MetadataImage, settings: Settings, key: str, value_of: Callable[[MetadataImage, Settings, str], T]
 ) -> tuple[T, dict[str, T]]:
-    """Returns the value of `value_of` for topics that do not set `key`, and its value for each topic that does."""
+    """Calls `value_of`. Returns its value for the topics that do not set `key`, and its value for each topic that sets
+    `key`."""
     names = [name for (kind, name), values in image.configs.items() if kind == TOPIC and key in values]
     return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 

@@ -58,8 +58,7 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> Work[list[tuple[str, list[int]]]]:
-        """Returns all partitions that need an election of this kind. They are few, even in a cluster of a million
-        partitions."""
+        """Returns all partitions that need an election of this kind."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}

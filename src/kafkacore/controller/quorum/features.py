@@ -113,8 +113,8 @@ def _check_level(
 
 
 def _unsupported(image: MetadataImage, settings: Settings, quorum: Quorum, name: str, level: int) -> str | None:
-    """Returns the reason why the cluster cannot use this level, or None if every node supports it. Level 0 turns the
-    feature off.
+    """Returns the reason why the cluster cannot use this level, or None if every node supports it. A node that does not
+    know the feature supports level 0, which means off.
 
     No request removes the registration of a controller. So only controllers that belong to the quorum count. In Apache
     Kafka 4.3 a removed controller of an older release prevents every later upgrade.

@@ -103,7 +103,7 @@ class LeaderChanges:
             default_directory=lambda broker_id: default_directory(self._image, broker_id),
         )
 
-    # A large decision asks for these values once for each slice.
+    # These values are cached, because a large decision needs them once for each slice.
 
     @cached_property
     def _least_isr(self) -> ByTopic:
@@ -149,8 +149,8 @@ class LeaderChanges:
         left = [each for each in partition.isr if each not in self._gone]
         if left or self._unclean or self._image.elr_enabled or len(partition.isr) < 2:
             return left
-        # The whole ISR leaves in one decision. The ISR keeps one member, as it would if the brokers had left one after
-        # another. That member is the leader, because the leader has the most records.
+        # All members of the ISR leave in one decision. One of them stays in the ISR, as it would if the brokers had
+        # left one after another. The leader stays, because it has the most records.
         return [partition.leader if partition.leader in partition.isr else partition.isr[0]]
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:

@@ -94,9 +94,9 @@ class Liveness:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Returns whether this incarnation of the broker has sent this controller a heartbeat in time. A new controller
-        has not received any yet. So if a broker restarts together with the controller, the broker's former incarnation
-        has no session, and the broker can register at once."""
+        """Returns whether this incarnation of the broker has sent this controller a heartbeat in time. A controller
+        that has just become active has received no heartbeat yet. So if a broker restarts together with the controller,
+        the broker's former incarnation has no session, and the broker can register at once."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch

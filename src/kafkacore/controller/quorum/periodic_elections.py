@@ -1,8 +1,9 @@
 """Elections that the controller holds periodically, without a request. Preferred replicas become leaders again.
 Partitions without a leader get an unclean leader if their topic allows unclean elections.
 
-One search handles a limited number of partitions. If more remain, the next search is due immediately, and the event
-loop can do other work between the two searches.
+One search for preferred replicas handles a limited number of partitions. If more remain, the next search is due
+immediately, and the event loop can do other work between the two searches. A search for partitions without a leader
+handles all of them.
 """
 
 from __future__ import annotations

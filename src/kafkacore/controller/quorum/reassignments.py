@@ -202,8 +202,8 @@ def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
     replicas are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     # A cancellation restores all replicas that are not in `adding`. So a replica that an earlier reassignment adds
-    # stays in `adding`, even if this reassignment removes it. Apache Kafka 4.3 replaces each list unless the new one is
-    # empty. There, cancelling the later of two reassignments can leave replicas of the earlier one.
+    # stays in `adding`, even if this reassignment removes it. Apache Kafka 4.3 replaces `adding` and `removing`, but
+    # never by an empty list. There, cancelling the later of two reassignments can leave replicas of the earlier one.
     adding = sorted({*was.adding, *wanted} - (set(was.replicas) - set(was.adding)))
     return Target(replicas=[*wanted, *removing], removing=removing, adding=adding)
 

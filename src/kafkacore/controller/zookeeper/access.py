@@ -1,4 +1,5 @@
-"""The controller's access to ZooKeeper: reads and fenced writes within one session. Each call takes many operations.
+"""The controller's access to ZooKeeper: reads and fenced writes within one session. One call can contain many
+operations.
 
 Every write goes in a multi that first checks the version of `/controller_epoch`. So the writes of a deposed controller
 have no effect. When a connection breaks, the outcome of the requests in flight is unknown. The controller then repeats

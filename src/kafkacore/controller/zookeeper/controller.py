@@ -68,8 +68,8 @@ class ZooKeeperController:
         surroundings: Surroundings,
         on_fault: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """`on_fault` is called if the controller can handle no more events. Then the node must stop, because
-        `/controller` belongs to its session."""
+        """`on_fault` is called if the controller can handle no more events. Then the node must stop. As long as its
+        session lasts, `/controller` exists, so no other broker can become the controller."""
         self._on_fault = on_fault
         self.settings = settings
         self.zookeeper = zookeeper
@@ -81,7 +81,7 @@ class ZooKeeperController:
         self.states = StateStore(self.access, settings)
         self.topics = TopicStore(self.access, settings)
         self.registrations = Registrations(self.access)
-        self.active_controller_id = NO_CONTROLLER  # the id of the broker that `/controller` contains
+        self.active_controller_id = NO_CONTROLLER  # the broker id in `/controller`
         self.is_active = False
         self.pause = Pause()
         self.state = IDLE  # the name of the controller's state, as in Kafka's ControllerState; any thread may read it
@@ -118,7 +118,7 @@ class ZooKeeperController:
         watch(self._runner, self._on_fault)
 
     async def stop(self) -> None:
-        """Resigns, and drops all senders, timers and state. `/controller` is deleted when the session ends."""
+        """Resigns, and drops all senders, timers and state. ZooKeeper deletes `/controller` when the session ends."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.cancel()
@@ -128,8 +128,8 @@ class ZooKeeperController:
         self.active_controller_id = NO_CONTROLLER
 
     def allow_unclean_elections(self, topic: str | None = None) -> None:
-        """Schedules elections because `unclean.leader.election.enable` became true for a topic, or for the default
-        (None). A controller that is elected later holds these elections when it takes over."""
+        """Schedules elections because `unclean.leader.election.enable` became true for a topic, or by default (`topic`
+        is None). A controller that is elected later holds these elections when it takes over."""
         if self.is_active:
             self.put(UncleanElectionsAllowed(topic))
 
@@ -291,7 +291,7 @@ class ZooKeeperController:
 
     async def _send_or_give_up(self) -> None:
         """Sends the requests of the event. If a batch cannot be built, brokers get no requests about changes that are
-        already in ZooKeeper. So the controller resigns, and the next controller sends its whole state
+        already in ZooKeeper. So the controller resigns, and the next controller sends the state of the whole cluster
         (handleIllegalState)."""
         try:
             self.batch.flush()

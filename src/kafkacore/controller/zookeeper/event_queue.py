@@ -10,8 +10,9 @@ from typing import Final
 from kafkacore.controller.zookeeper.events import Event, Priority
 
 # Once this many events in sequence have overtaken waiting events of a lower priority, the event that has waited longest
-# in a lower priority runs. So a stream of ISR changes delays an operator's request but does not starve it. The lowest
-# priority would not do: upkeep comes back as soon as it has run, so it would starve the request.
+# in a lower priority runs. So a stream of ISR changes delays an operator's request but does not starve it. It would not
+# help to run the event of the lowest priority: events of priority UPKEEP return as soon as they have run, so they would
+# starve the request.
 PATIENCE: Final = 64
 
 

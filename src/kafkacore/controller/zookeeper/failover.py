@@ -66,7 +66,7 @@ async def _load(controller: ZooKeeperController) -> None:
 
 
 async def _find_deletions(controller: ZooKeeperController) -> None:
-    """Finds the deletions that the former controller had started, and continues them."""
+    """Finds the topics in `/admin/delete_topics`; `_resume_operations` continues their deletion."""
     context = controller.context
     names = await controller.topics.children(paths.DELETE_TOPICS)
     if not controller.settings.delete_topic_enable:

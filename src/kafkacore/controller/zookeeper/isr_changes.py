@@ -137,7 +137,7 @@ class AlterPartitions(Event):
                     made = proposals.setdefault(row, _Proposal(now, index, []))
                     if made.now == now:
                         made.awaiting.append(result.partitions)
-                    else:  # an earlier proposal of this event uses the partition epoch
+                    else:  # an earlier proposal of this event changes the partition differently
                         result.partitions.append(_refused(index, ErrorCode.INVALID_UPDATE_VERSION))
         return response
 
@@ -169,7 +169,7 @@ def _verdict(
 
 def _is_wellformed(leader: int, was: LeaderAndIsr, isr: tuple[int, ...], recovery: int) -> bool:
     """Returns whether the proposed state is valid and comes from the leader. Apache Kafka 3.9 checks only the recovery
-    state, and makes any broker that sends a request the leader."""
+    state. There, any broker becomes the leader if it sends a request."""
     if (
         leader != was.leader
         or leader not in isr

@@ -32,7 +32,8 @@ class LeaderAndIsr(NamedTuple):
 
     @property
     def has_next_epoch(self) -> bool:
-        """Whether the leadership can change. An administrator can write a state znode with the highest epoch."""
+        """Whether the leadership can change. It cannot if an administrator has written a state znode with the highest
+        epoch."""
         return self.leader_epoch < MAX_LEADER_EPOCH
 
     # Thousands of partitions change at once. So these methods avoid `_replace`, which takes several times as long.

@@ -120,7 +120,7 @@ async def _elect(
 def _take(
     controller: ZooKeeperController, choices: Mapping[int, Choice], written: Mapping[int, LeaderAndIsr]
 ) -> Work[None]:
-    # If the session ends meanwhile, the controller gets another context and batch.
+    # Keep these objects: if the session ends meanwhile, the controller gets another context and batch.
     context, batch, measures = controller.context, controller.batch, controller.measures
     for row, now in written.items():
         context.leaderships[row] = now

@@ -41,8 +41,8 @@ class Registrations:
 
 
 def broker_ids(names: Sequence[str]) -> list[int]:
-    """Returns the broker ids among the children of `/brokers/ids`. Requests to brokers can contain no higher id than
-    2^31 - 1."""
+    """Returns the broker ids among the children of `/brokers/ids`. Leaves out ids above 2^31 - 1, which requests to
+    brokers cannot contain."""
     return sorted(
         int(name) for name in names
         if name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= znodes.INT32[1]

@@ -59,7 +59,8 @@ def bring_online(controller: ZooKeeperController, replicas: Iterable[Replica]) -
 async def take_offline(controller: ZooKeeperController, replicas: Iterable[Replica]) -> None:
     """Stops the replicas and removes them from their ISRs, with one decision and one bulk write for all partitions.
 
-    If another controller has written a partition's state, or the state does not exist, the replica keeps its state.
+    A replica keeps its state if its partition's state znode cannot be changed, for example because a later controller
+    has written that znode.
     """
     context, batch = controller.context, controller.batch
     leaving: dict[int, set[int]] = {}

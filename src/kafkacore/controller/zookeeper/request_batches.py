@@ -54,7 +54,7 @@ class RequestBatch:
         """Queues a LeaderAndIsr for these brokers, and an UpdateMetadata for all brokers."""
         for generation in self._generations(broker_ids):
             if self._stop and row in self._stop.get(generation, ()):
-                self.flush()  # keeps the two requests in order
+                self.flush()  # sends the waiting StopReplica first
             rows = self._leader_and_isr.get(generation)
             if rows is None:
                 rows = self._leader_and_isr[generation] = {}

@@ -85,7 +85,7 @@ class Sender:
 
     async def _send(self, request: ControlRequest) -> Any:
         """Sends a request until the broker answers, and returns the response. Returns None for a request that cannot be
-        encoded: it would hold up all later requests for ever."""
+        encoded, because endless retries would block all later requests."""
         while True:
             try:
                 return await self._surroundings.send(

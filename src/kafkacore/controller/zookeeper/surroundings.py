@@ -23,8 +23,8 @@ class LiveBroker(NamedTuple):
 
 @dataclass
 class ControllerSettings:
-    """The configuration; values have the units of their keys. The owner can change a field while the controller
-    runs."""
+    """The configuration. Each value has the unit of Kafka's configuration key. The owner can change a field while the
+    controller runs."""
 
     broker_id: int
     inter_broker_listener: str = "PLAINTEXT"

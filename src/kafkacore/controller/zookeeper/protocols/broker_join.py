@@ -66,7 +66,7 @@ async def on_broker_startup(controller: ZooKeeperController, joined: Collection[
     new_ids = {broker.broker_id for broker in compatible}
     if not new_ids:
         return
-    # This informs the other brokers of the new brokers, and the new brokers of everything.
+    # All brokers learn of the new brokers. The new brokers also learn of all partitions.
     controller.batch.update_metadata()
     controller.batch.update_metadata_of(
         new_ids, (row for row in context.rows() if context.leaderships[row] is not None)

@@ -66,8 +66,9 @@ async def process_znode(controller: ZooKeeperController) -> set[int]:
     Returns the rows (in the context) of the partitions whose reassignment has started. Watches the znode, even if it
     does not exist.
 
-    This controller writes the znode whenever a reassignment ends, and then reads it again. So reassignments in progress
-    are not started again: otherwise each end would begin a new leader epoch of every other partition in the znode.
+    This controller writes the znode whenever a reassignment ends, and the watch then causes another call. This call
+    does not start reassignments in progress again. Otherwise the end of one reassignment would begin a new leader epoch
+    of every other partition in the znode.
     """
     targets, _ = await _read_znode(controller)
     if not targets:
@@ -158,7 +159,8 @@ async def complete_where_possible(controller: ZooKeeperController, rows: Iterabl
 
 
 async def reassign(controller: ZooKeeperController, wanted: Mapping[int, Assignment]) -> Errors:
-    """Expands or contracts each partition, whichever its ISR allows now (onPartitionReassignment). Returns the errors.
+    """Contracts the partitions whose target replicas are all in sync, and expands the others (onPartitionReassignment).
+    Returns the errors.
 
     A reassignment in progress continues even if its topic is to be deleted, because the deletion waits for the
     reassignment.
@@ -212,7 +214,7 @@ async def watch_isrs(controller: ZooKeeperController, rows: Collection[int]) -> 
 async def _give_first_leaders(controller: ZooKeeperController, rows: Collection[int]) -> None:
     """Elects leaders for partitions that never had one, because all their replicas were down. One of the new replicas
     may be live. Apache Kafka 3.9 waits for a broker that joins. If that broker has an old replica, all replicas become
-    in-sync at once. The leader then has no ISR to propose, so the reassignment never ends."""
+    in-sync at once. The leader then has no new ISR to propose, so the reassignment never ends."""
     _make_new(controller, rows)
     await partition_changes.bring_online(controller, rows, elections.offline_partition)
 
@@ -383,8 +385,8 @@ async def _read_znode(controller: ZooKeeperController) -> tuple[Targets, int]:
 
 
 async def _take_out(controller: ZooKeeperController, which: Callable[[TopicPartition, Collection[int]], bool]) -> None:
-    """Removes the entries for which `which` returns True. If no entry remains, deletes the znode. If an administrator
-    writes at the same time, reads the new content and tries again."""
+    """Removes the entries that `which` selects. If no entry remains, deletes the znode. If an administrator writes at
+    the same time, reads the new content and tries again."""
     for _ in range(partition_changes.MAX_CONFLICTS):
         targets, version = await _read_znode(controller)
         rest = {name: each for name, each in targets.items() if not which(name, each or ())}
@@ -480,8 +482,8 @@ def _problem(context: ControllerContext, name: TopicPartition, replicas: Sequenc
     """Returns the reason to refuse a target, or None. A request can add only live brokers. The znode can also contain
     brokers that join later.
 
-    A target has at most all live brokers and all present replicas. The beginning of a longer list already contains an
-    error, so the rest is not checked.
+    A valid target of a request contains only live brokers and present replicas. The beginning of a longer list already
+    contains an error, so the rest is not checked.
     """
     row = context.row(*name)
     now = NO_ASSIGNMENT if row is None else context.assignments[row]
@@ -523,7 +525,7 @@ def _answer(topics: Iterable[Any], errors: Errors) -> Work[Any]:
 
 
 def _listed_reassignments(context: ControllerContext, topics: Iterable[Any] | None) -> Work[Any]:
-    """Returns each reassignment in progress once, or those of the named partitions."""
+    """Returns the reassignments in progress, either all or those of the named partitions."""
     by_topic: dict[str, list[Any]] = {}
     for row in (yield from _reassigned_rows(context, topics)):
         yield
@@ -545,7 +547,7 @@ def _listed_reassignments(context: ControllerContext, topics: Iterable[Any] | No
 
 
 def _reassigned_rows(context: ControllerContext, topics: Iterable[Any] | None) -> Work[Iterable[int]]:
-    """Returns the rows that are being reassigned, each once. None stands for all topics."""
+    """Returns the rows that are being reassigned, each once. If `topics` is None, considers all topics."""
     if topics is None:
         return [row for row in sorted(context.reassigned) if context.assignments[row].is_reassigned]
     found: dict[int, None] = {}

@@ -194,7 +194,7 @@ async def elect(controller: ZooKeeperController, names: Iterable[TopicPartition]
 def _electable(
     context: ControllerContext, names: Iterable[TopicPartition], kind: int, errors: Errors
 ) -> Work[list[int]]:
-    """Returns the rows of the partitions that need an election. Adds the reasons of the others to `errors`."""
+    """Returns the rows of the partitions that need an election. Adds an error for each other partition to `errors`."""
     rows = []
     for name in names:
         yield

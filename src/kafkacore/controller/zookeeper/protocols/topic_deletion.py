@@ -116,8 +116,8 @@ class RetryDeletions(Notification):
 
 
 async def fail(controller: ZooKeeperController, replicas: Iterable[Replica]) -> None:
-    """Makes the topics of these replicas ineligible. During the deletion, the replicas went down or failed to delete
-    their data."""
+    """Handles replicas that went down, or failed to delete their data, during a deletion: makes their topics
+    ineligible."""
     context = controller.context
     failed = [each for each in replicas if context.is_deleted(each.row)]
     await _make_ineligible(controller, failed)
@@ -126,7 +126,7 @@ async def fail(controller: ZooKeeperController, replicas: Iterable[Replica]) -> 
 
 
 def halt(controller: ZooKeeperController, topics: Iterable[str], reason: str) -> None:
-    """Marks each topic that is queued for deletion as ineligible."""
+    """Makes each of these topics ineligible if it is queued for deletion."""
     context = controller.context
     halted = context.topics_to_delete.intersection(topics)
     if halted:
@@ -149,9 +149,9 @@ async def resume(controller: ZooKeeperController) -> None:
     finished = [name for name in sorted(context.topics_to_delete) if _is_finished(context, name)]
     if finished:
         await _complete(controller, finished)
-    # A broker that joins makes its topics eligible again, even while a partition of the topic is being reassigned. If
-    # the topic's replicas were deleted now, that partition would have no leader, its reassignment would never end, and
-    # the deletion would wait for ever.
+    # When a broker joins, the topics with replicas on it become eligible again, even while a partition of a topic is
+    # being reassigned. If the topic's replicas were deleted now, that partition would have no leader, its reassignment
+    # would never end, and the deletion would wait for ever.
     startable = [
         name
         for name in sorted(context.topics_to_delete - context.ineligible_topics - set(finished))

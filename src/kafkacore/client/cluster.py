@@ -54,7 +54,7 @@ class Cluster:
         self._failures: dict[tuple[str, int], tuple[int, float]] = {}
         # Some brokers learn of changes late or not at all. This is the time of each broker's last outdated answer.
         self._outdated_at: dict[tuple[str, int] | None, float] = {}
-        self._asked_last: tuple[str, int] | None = None  # by `ask_any`
+        self._asked_last: tuple[str, int] | None = None  # the address that `ask_any` used last
         self._topics: dict[str, Topic] = {}
         self._learned_at: dict[str, float] = {}
         self._last_error = ""
@@ -133,8 +133,8 @@ class Cluster:
         self._connections.clear()
 
     def _known(self) -> list[tuple[str, int]]:
-        """Returns the addresses of all brokers. Those that failed come last. Before them come those whose answers
-        were outdated, the last one at the end. Among equals, those with a connection come first."""
+        """Returns the addresses of all brokers. Brokers that failed come last. Before them come brokers that gave
+        outdated answers, in the order of these answers. Among equals, brokers with a connection come first."""
         known = dict.fromkeys((*self._nodes.values(), *self._bootstrap))
 
         def rank(each: tuple[str, int]) -> tuple[bool, float, bool]:

@@ -94,7 +94,7 @@ class Connection:
                 raise
         except ssl.SSLCertVerificationError as error:
             raise ServerNotTrusted(f"{self.place}: its certificate is refused: {error}") from error
-        except (OSError, ValueError) as error:  # a host name that cannot be encoded is a ValueError
+        except (OSError, ValueError) as error:  # a host name that cannot be encoded causes a ValueError
             raise Disconnected(f"{self.place} cannot be reached: {str(error) or 'timed out'}") from error
         return made
 
@@ -187,8 +187,8 @@ class Connection:
 
     @property
     def has_buffered(self) -> bool:
-        """Returns whether something has arrived that `select` cannot see: a response that `ask` has kept, or bytes that
-        TLS has buffered."""
+        """Returns whether something has arrived that `wait_ready` cannot see: a response that `ask` has kept, or bytes
+        that TLS has buffered."""
         return bool(self._early) or self._has_tls_bytes
 
     @property

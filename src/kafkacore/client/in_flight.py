@@ -34,8 +34,7 @@ class OwnTime:
 
 
 class Request(NamedTuple, Generic[Cargo]):
-    """A request in flight. From `cargo`, the owner knows the subject of the request. `deadline` is a time of
-    `OwnTime`."""
+    """A request in flight. `cargo` is data of the owner about the request. `deadline` is a time of `OwnTime`."""
 
     connection: Connection
     correlation_id: int

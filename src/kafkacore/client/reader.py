@@ -73,7 +73,7 @@ class _Part:
         self.failures = 0
         self.not_before = 0.0
         self.progress_at = now  # a time of the reader's `OwnTime`
-        self.missing: ClientError | None = None  # set while looks do not find the topic or the partition
+        self.missing: ClientError | None = None  # set while the metadata lacks the topic or the partition
         self.missing_since = now
         self.seen = "the leader has not answered"
 
@@ -169,7 +169,8 @@ class Reader:
                     yield from self._rows([part])
 
     def _begin(self, key: tuple[str, int]) -> None:
-        """Starts the next range of a partition. A Fetch can contain a partition only once."""
+        """Starts the next range of a partition. The ranges of a partition are read one after the other, because a Fetch
+        can contain a partition only once."""
         wanted = self._not_begun[key].popleft()
         columns = RecordColumns(
             self._columns,
@@ -198,8 +199,8 @@ class Reader:
             self._find_leader(part, topics)
 
     def _find_leader(self, part: _Part, topics: Mapping[str, Topic]) -> None:
-        """If the topic or the partition is missing, looks again later: the broker that answered may not know it yet, or
-        may be cut off from the controllers."""
+        """Takes the part's leader from `topics`. If the topic or the partition is missing, or the topic has another id,
+        looks again later: the broker that answered may not know it yet, or may be cut off from the controllers."""
         try:
             part.take_leader(topics)
             part.seen = "the partition has no leader" if part.leader < 0 else part.seen
@@ -344,10 +345,11 @@ class Reader:
             self._outside(part, *bounds)
 
     def _give_up(self, part: _Part) -> None:
-        """Ends a range that no record came for. If the log ends here, the range's other records are lost, for example
-        in an unclean election. A leader answers a Fetch at the end of its log without an error."""
+        """Ends a range for which no record has come in time. If the log ends here, the range's other records are lost,
+        for example in an unclean election. The reader has not noticed this before, because a leader answers a Fetch at
+        the end of its log without an error."""
         wanted, key = part.wanted, (part.wanted.topic, part.wanted.partition)
-        if part.missing is not None:  # so the partition's other ranges are lost, too
+        if part.missing is not None:  # so the partition's other ranges with this topic id are lost, too
             self._not_begun[key] = deque(each for each in self._not_begun[key] if each.topic_id != wanted.topic_id)
             self._lost(part, part.missing, wanted.end)
             return
@@ -374,13 +376,14 @@ class Reader:
         return start, end
 
     def _outside(self, part: _Part, start: int, end: int) -> None:
-        """Goes on after records that a log from `start` to `end` does not have."""
+        """Handles a position outside the log, which extends from `start` to `end`. Reports the missing records as lost,
+        and continues after them."""
         wanted = part.wanted
         error = OffsetOutOfRange(wanted.topic, wanted.partition, part.position, wanted.end, start, end)
         self._lost(part, error, min(start, wanted.end) if part.position < start else wanted.end)
 
     def _lost(self, part: _Part, error: ClientError, position: int) -> None:
-        """Goes on at `position`. Without `on_lost`, raises the error."""
+        """Passes the error to `on_lost`, and continues at `position`. Without `on_lost`, raises the error."""
         if self._on_lost is None:
             raise error
         self._on_lost(error)

@@ -160,8 +160,8 @@ def _is_retriable(code: ErrorCode) -> bool:
 
 
 def _worst_of_partitions(answer: Any) -> int:
-    """Returns the error of the whole response. An error that ends the transaction has precedence over a retriable
-    error."""
+    """Returns one error for all partitions of the response, or 0. An error that ends the transaction has precedence
+    over a retriable error."""
     codes = [
         each.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

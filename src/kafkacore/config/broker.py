@@ -327,9 +327,8 @@ class BrokerConfig(BrokerKeys):
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
         """The endpoints that the controller registers (KIP-853), in the order of controller.listener.names.
 
-        The first of these sources that contains an endpoint decides: advertised.listeners, controller.quorum.voters,
-        listeners. controller.quorum.voters applies only to the first name, and only if `listeners` has the wildcard
-        address.
+        For each name, the first source with an endpoint decides: advertised.listeners, then controller.quorum.voters,
+        then `listeners`. The voters apply only to the first name, and only if `listeners` has the wildcard address.
         """
         advertised = (
             {endpoint.listener: endpoint for endpoint in self._all_advertised}

@@ -105,7 +105,8 @@ def _consistent(
     config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str], *, tell: bool
 ) -> BrokerConfig:
     """Returns the configuration with these dynamic settings, or with as many of them as do not contradict each other.
-    As in Apache Kafka, a setting of one broker never displaces a setting of all brokers.
+    If two settings contradict each other, a setting of all brokers has precedence over a setting of one broker, as in
+    Apache Kafka.
     """
     if default == config.dynamic_default and broker == config.dynamic_broker:
         return config

@@ -1,8 +1,8 @@
 """Checks regular expressions of clients. This release stores some patterns and applies none of them, so it only looks
 for syntax errors.
 
-A check must be fast, because it runs on a loop. `re.compile` can take seconds for a few kilobytes: it expands each
-class of characters. The parser alone takes about 3 microseconds for each character.
+A check must be fast, because it runs on an event loop. `re.compile` can take seconds for a few kilobytes: it expands
+each class of characters. The parser alone takes about 3 microseconds for each character.
 """
 
 from __future__ import annotations

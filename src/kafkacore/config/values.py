@@ -91,7 +91,8 @@ def parse(key: Key, text: str) -> Value:
 
 
 def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | None]:
-    """Returns the typed value of a stored setting and None. If the value is not allowed, returns None and the error.
+    """Returns the typed value of a stored setting, and None for the error. If the value is not allowed, returns None
+    and the error.
 
     Another release may have stored a value that this release does not allow, and a broker cannot refuse metadata.
     """

@@ -5,8 +5,8 @@ The first decision in an iteration of the event loop is appended immediately. La
 share a batch. So a single request does not wait, and under load many requests share a batch. If `linger_ms` is
 positive, every decision waits that long for others (group.coordinator.append.linger.ms).
 
-The journal appends on the event loop, as processors append the records of clients. While the log is being opened or
-rolled, a thread appends, and the decisions made in the meantime become the next batch.
+The journal appends on the event loop. While the log is being opened or rolled, a thread appends, and the decisions made
+in the meantime become the next batch.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Journal:
 
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
         if ack is None and self._appended:
-            ack = self._appended[-1][0]  # reported only after the writes that are already appended
+            ack = self._appended[-1][0]  # so `writes` are reported after the writes that were appended earlier
         if ack is None or (not self._appended and self._log.acknowledged(*ack) in COMMITTED):
             self._tell(writes)
             return

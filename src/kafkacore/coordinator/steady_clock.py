@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkacore.runtime.clock import Clock
 
-STEP_MS: Final = 3_600_000  # the clock follows a jump forward at once if it is longer than this
+STEP_MS: Final = 3_600_000  # the clock follows longer jumps forward at once
 SLEW: Final = 0.1  # the difference to the wall clock shrinks by this share of the time that passes
 _NS_OF_A_MS: Final = 1e6
 _SAME_NS: Final = 100_000  # several calls within this time get the same result

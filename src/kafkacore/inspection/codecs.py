@@ -1,4 +1,4 @@
-"""Tells which library serves each codec of record batches, and which codecs lack a faster library."""
+"""Reports which library serves each codec of record batches, and which codecs lack a faster library."""
 
 from __future__ import annotations
 

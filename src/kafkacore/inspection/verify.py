@@ -34,7 +34,7 @@ class VerifyOptions(NamedTuple):
 def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
     """Reports every problem with its file, byte and offset, and then the number of problems.
 
-    Reads each segment once, together with its indexes, if their paths are given. The segments of a directory must
+    Reads each segment once, together with those of its indexes that `paths` contains. The segments of a directory must
     follow each other without a gap.
     """
     given = list(paths)
@@ -70,7 +70,7 @@ def _counted(number: int, what: str) -> str:
 
 def _tell(path: str, error: Exception, report: Report) -> None:
     if isinstance(error, OSError) and error.filename is not None:
-        path = str(error.filename)  # an index is read together with its segment
+        path = str(error.filename)  # the error may concern an index, which is read together with its segment
     report.problem(path, reason(error).removeprefix(f"{path}: "))
 
 

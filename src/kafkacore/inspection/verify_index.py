@@ -52,7 +52,7 @@ class OffsetIndexVerifier:
         until = int(self._positions.searchsorted(end))
         mine = slice(self._next, until)
         at = rows["position"].searchsorted(self._positions[mine])
-        at = np.minimum(at, len(rows) - 1)  # an entry that points into the last batch
+        at = np.minimum(at, len(rows) - 1)  # an entry may point into the last batch
         begins = rows["position"][at] == self._positions[mine]
         behind = begins & (rows["base_offset"][at] > self._offsets[mine])
         self._tell(~begins, "where no batch begins")

@@ -45,7 +45,8 @@ LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
-# The number of lines sent just before SIGKILL. The writer polls for acknowledgements only after every 1,000 lines.
+# The number of lines sent just before SIGKILL, without waiting for acknowledgements. The writer polls for
+# acknowledgements only after every 1,000 lines.
 UNDER_WAY: Final = 999
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"

@@ -263,7 +263,8 @@ class Stream:
         return self._acknowledged[partition]
 
     def prefer(self, broker: int) -> int:
-        """Makes `broker` the leader of the partition that prefers it as leader. Returns this partition."""
+        """Elects `broker` as leader of the partition that has this broker as preferred leader. Returns this
+        partition."""
         from confluent_kafka import ElectionType, TopicPartition
 
         [partition] = [index for index, each in self._partitions().items() if each.replicas[0] == broker]

@@ -28,7 +28,7 @@ from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError, create_topic
 
 LINES, COUNTS, GROUP = "lines", "counts", "readers"
 PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placement-plan", "plane-report")
-LIMIT_S: Final = 180  # on two idle cores
+LIMIT_S: Final = 180  # the time that the demo should take at most on two idle cores
 SAMPLED_OF: Final = 10  # the request logs contain one of every 10 requests
 TEXT: Final = 100_000  # the number of different lines; after the last line, the producer begins again
 PAUSE_S: Final = 0.005  # the pause after every 24 lines, because the producer shares the cores with Spark and six nodes

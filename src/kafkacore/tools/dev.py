@@ -1,7 +1,8 @@
-"""`kafkacore dev`: runs a node on a free port without any configuration, and removes the node's files at the end.
+"""`kafkacore dev`: runs a node on a free port without any configuration. Without `--dir`, removes the node's files at
+the end.
 
-With `--json`, prints one line with the node's addresses, for programs. If the directory already contains the data of a
-node, this node continues.
+With `--json`, prints one line with the node's addresses, for programs. If the directory in `--dir` already contains the
+data of a node, that node continues.
 """
 
 from __future__ import annotations

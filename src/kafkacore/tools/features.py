@@ -156,7 +156,7 @@ def _levels_asked(arguments: argparse.Namespace) -> dict[str, int]:
     if arguments.metadata:
         return {METADATA_VERSION: _parse_release(arguments.metadata).level}
     defaults = _mapping(_parse_release(arguments.release_version))
-    # A feature has level 0 before it is upgraded.
+    # No upgrade leads to level 0, because every feature begins at this level.
     return {name: level for name, level in defaults.items() if level > 0 or arguments.command != "upgrade"}
 
 

@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_output() -> None:
-    """Writes the rest of the output. If this fails, discards the output. Otherwise Python would try again when it ends,
-    and show the error."""
+    """Writes the rest of the output. If this fails, discards the output, because Python would try again at its exit and
+    show the error."""
     try:
         _flush()
     except OSError:

@@ -69,8 +69,8 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
 
 @contextmanager
 def _abandoning_start(node: Node, signs: Iterable[int]) -> Iterator[None]:
-    """`signs` is a list of descriptors. If one becomes readable while the block runs, abandons the node's start. A
-    thread watches the descriptors, because the main thread waits inside the start, for example for a quorum."""
+    """Abandons the node's start if one of the descriptors `signs` becomes readable while the block runs. A thread
+    watches the descriptors, because the main thread waits inside the start, for example for a quorum."""
     over = os.eventfd(0)
     waits = _poll_of([*signs, over])
 

@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> int:
         where = f", but JAVA_HOME={home} has no bin/java" if home else ": apt install openjdk-17-jdk-headless"
         print(f"kafkacore: Spark needs Java 17{where}", file=sys.stderr)
         return 1
-    # Workers must run the same Python. Otherwise they do not find this package.
+    # Workers must run the same Python as this process. Otherwise they do not find this package.
     if "PYSPARK_PYTHON" not in os.environ:
         from kafkacore.spark.workers import quick_python  # noqa: PLC0415
 

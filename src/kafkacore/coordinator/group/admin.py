@@ -36,8 +36,8 @@ def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
 def list_groups(
     core: Core, states: Collection[str], types: Collection[str]
 ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Lists the groups in slices of a few milliseconds, each group in its state at that moment. An empty filter matches
-    every group.
+    """Lists the groups in slices of a few milliseconds. Each group is listed with its state at the time of its slice.
+    An empty filter matches every group.
     """
     shown = ListGroupsResponse.ListedGroup
     found = []
@@ -127,7 +127,7 @@ def _not_deletable(core: Core, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
     if group is not None and group.members:
         return ErrorCode.NON_EMPTY_GROUP
-    # An append with the group's first offset may be in progress.
+    # The append that will create a simple group may be in progress.
     simple = group is None and core.outbox.last_of(group_id) is not None
     return ErrorCode.NONE if simple else ErrorCode.GROUP_ID_NOT_FOUND
 

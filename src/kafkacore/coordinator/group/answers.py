@@ -103,9 +103,9 @@ def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRe
 def fetch_error(
     group: OffsetFetchRequest.OffsetFetchRequestGroup, error: int, api_version: int
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Returns the response for a group with one error. Before version 2, each partition contains the error. Replaces
-    COORDINATOR_NOT_AVAILABLE, after which consumers before 3.9 fail, by NOT_COORDINATOR. Then all consumers search for
-    the coordinator again."""
+    """Returns the response that reports one error for a group. Before version 2, each partition contains the error.
+    Consumers before 3.9 fail after COORDINATOR_NOT_AVAILABLE. So this function replaces this error by NOT_COORDINATOR,
+    after which all consumers search for the coordinator again."""
     if error == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         error = ErrorCode.NOT_COORDINATOR
     group_class = OffsetFetchResponse.OffsetFetchResponseGroup

@@ -63,7 +63,7 @@ class Core:
         return group if isinstance(group, ClassicGroup) else None
 
     def is_here(self, group: ClassicGroup) -> bool:
-        """Returns whether the registered group with this id is still this object."""
+        """Returns whether this object is still registered under its group id."""
         return self.groups.get(group.group_id) is group
 
     def drop(self, group: ClassicGroup) -> None:

@@ -152,9 +152,10 @@ def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | Non
 
 
 def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """Returns the function that tells from which time an offset's retention counts, or None if no offset can expire. In
-    an empty group, retention counts from the time at which the group became empty, if that time is recorded. Otherwise,
-    and in a group that has never had members or no longer consumes the topic, it counts from the commit."""
+    """Returns a function that maps an offset to the time from which its retention counts, or None if no offset can
+    expire. In an empty group, retention counts from the time at which the group became empty, if that time is recorded.
+    In every other case, it counts from the commit: for example, if the group has never had members, or no longer
+    consumes the topic."""
     if group.protocol_type is None:
         return _commit_timestamp
     if group.state == EMPTY:
@@ -194,10 +195,9 @@ def append_removal(
     *,
     ends: bool,
 ) -> None:
-    """Appends tombstones of offsets. If the group ends, its own tombstone is the last record. The tombstones of many
-    offsets need several batches, because one batch with all of them could be too large for the log. `ending` is the
-    group that ends, or None if the group does not exist yet because an append in progress will create it. `outcome`
-    gets the result of the last append."""
+    """Appends tombstones of offsets. With `ends`, the group's own tombstone is the last record. `ending` is the group
+    that ends, or None if an append in progress will create it. The tombstones of many offsets need several batches,
+    because one batch with all of them could be too large for the log. `outcome` gets the result of the last append."""
     *earlier, last = _batches(core, group_id, removed)
     for part in earlier:
         _append_part(core, group_id, part)

@@ -181,7 +181,7 @@ class Joining:
         core, request, member_id = self._core, self._request, self._request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # The node never asks a static member to join with a given id. Apache Kafka fails here too.
+                # The node promises ids only to dynamic members. Apache Kafka also answers with this error.
                 self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
             else:
                 self._add(group, member_id)
@@ -200,7 +200,7 @@ class Joining:
             # The member missed the response to its JoinGroup, or its subscription has not changed.
             self._parked.answer(join_response(group, member_id, self._parked.api_version))
         else:
-            # A leader also joins again when topics have changed, only to assign the partitions again.
+            # A leader joins again with the same protocols when topics have changed, to assign the partitions again.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
             if before is not None:  # an earlier request was parked: a client that still waits for it must join again

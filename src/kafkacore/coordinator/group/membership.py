@@ -82,7 +82,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
         if error == ErrorCode.NONE:
             group.transition_to(STABLE, core.now_ms)
             core.counts.completed_rebalances += 1
-            publish(core, group)  # most members fetch their assignment now
+            publish(core, group)  # so that processors answer the members that send their SyncGroup from now on
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 

@@ -90,7 +90,8 @@ class Offsets:
     def appending(self, producer_id: int, names: Collection[OffsetName]) -> Iterator[None]:
         """Surrounds the append of a transaction's batch and the call of `put_pending` for this batch. The partitions
         count as open from the beginning. Otherwise a new member could read an offset as stable although this batch is
-        about to replace it. A deletion that comes after the batch in the log may arrive in the meantime."""
+        about to replace it. In the meantime, `remove` also notes deletions: a deletion may arrive before `put_pending`,
+        although it comes after the batch in the log."""
         self._appending += 1
         for name in names:
             self._note_open(name, producer_id)

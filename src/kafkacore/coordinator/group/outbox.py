@@ -25,10 +25,10 @@ _NO_EFFECTS: Final = Effects()
 class OpenAppend:
     """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
     when it fails, or when it takes too long. `apply` gets the offset of the batch's first record, and stores the
-    content of the batch as the recorded state. When the shard began the append, it changed state that is not recorded.
-    `revert` undoes these changes. The append commits or deletes offsets; `offsets` has their topics and partitions, by
-    group. `late` says that the append has taken too long. The shard might never learn the outcome of a late append, so
-    no further request waits for it."""
+    content of the batch as the recorded state. If the shard changed unrecorded state when it began the append, `revert`
+    undoes these changes. `offsets` has the topics and partitions whose offsets the append commits or deletes, by group.
+    `late` says that the append has taken too long. The shard might never learn the outcome of a late append, so no
+    further request waits for it."""
 
     __slots__ = ("apply", "late", "offsets", "outcome", "revert", "waiting")
 
@@ -147,7 +147,7 @@ class Outbox:
         return None if touching is None else touching[next(reversed(touching))]
 
     def group_ids(self) -> set[str]:
-        """Returns the groups with an unfinished append that commits or deletes their offsets."""
+        """Returns the groups with an open append that commits or deletes their offsets."""
         return set(self._touching)
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:

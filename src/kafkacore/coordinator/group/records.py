@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafkacore.protocol.uuid import ZERO
 
-LEGACY_OFFSET_COMMIT: Final = 0  # the version of the key before KAFKA-1000; it has the same fields
+LEGACY_OFFSET_COMMIT: Final = 0  # the version of the key before KAFKA-1000, with the fields of OFFSET_COMMIT
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
 

@@ -89,8 +89,8 @@ def _member(
 
 
 def _replay_other(core: Core, kind: int, key: bytes, present: bool) -> None:
-    """Applies a record of a group of another kind. The first offset of such a group has made a simple group; later
-    records show that the group is of another kind."""
+    """Applies a record of a group of another kind. An earlier offset of the group may have created a simple group. This
+    record shows that the group is of another kind."""
     group_id = other_kinds.group_id_of(key)
     known = core.groups.get(group_id)
     if isinstance(known, ClassicGroup):

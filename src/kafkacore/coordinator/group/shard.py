@@ -199,8 +199,8 @@ class GroupShard:
         return core.outbox.take()
 
     def validate_transactional(self, request: TxnOffsetCommitRequest) -> None:
-        """Checks a commit within a transaction, and raises its error. The owner appends the batch of the commit
-        (`transactional.batch_records`)."""
+        """Checks a commit within a transaction. Raises the error that the client gets. If there is no error, the owner
+        appends the batch of the commit (`transactional.batch_records`)."""
         transactional.validate(self._core, request)
 
     def transactional_appending(

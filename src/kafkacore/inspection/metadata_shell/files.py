@@ -100,8 +100,8 @@ def _load_directory(directory: str, at_offset: int | None, findings: Findings) -
     ]
     if not snapshots and not segments:
         raise LogDirectoryError(f"{directory}: there is neither a snapshot nor a segment of a metadata log")
-    # The checkpoint at offset 0 contains no state. It contains only the first voters, and the records that the first
-    # leader writes.
+    # The checkpoint at offset 0 contains only the kraft.version and the first voters. The first leader also writes
+    # these records to the log.
     publisher = _start([each for each in snapshots if each.end > 0], segments, at_offset, findings)
     replay = _Replay(publisher, findings, at_offset)
     for number, (_, path) in enumerate(segments):

@@ -65,9 +65,10 @@ class SeededClient(Actor):
     must exist. Its `reader` reads the topics at the same time.
 
     The client does one thing at a time, except that writes to several partitions may wait at the same time. `replicas`
-    and `configs` apply to its topics, but some topics have only one replica. An `idempotent` client sends its records
-    again until it knows whether they are stored, or gives up; any other client sends them once. `lossy` holds the names
-    of topics that allow unclean elections or never sync. No checker requires that the records of these topics survive.
+    and `configs` apply to its topics, but some topics have only one replica. An `idempotent` client sends each batch
+    again until a broker acknowledges it, or until the client gives up. Any other client sends each batch once. `lossy`
+    holds the names of topics that allow unclean elections or never sync. No checker requires that the records of these
+    topics survive.
     """
 
     def __init__(
@@ -105,11 +106,11 @@ class SeededClient(Actor):
                 task.result()
 
     def begin_writing(self) -> asyncio.Task[None]:
-        """Starts to write one more record to every partition. Call it after `stop`."""
+        """Starts to write to every partition, until a write to each is acknowledged. Call this after `stop`."""
         return self._client.start(self.write_everywhere())
 
     def begin_reading(self) -> asyncio.Task[None]:
-        """Starts to read every commit back. Call it after `stop`."""
+        """Starts to read every commit back. Call this after `stop`."""
         return self._client.start(self.read_commits())
 
     async def _work(self) -> None:
@@ -162,8 +163,8 @@ class SeededClient(Actor):
         if replicas > 1:
             values[MIN_ISR] = self._random.choice(("1", "2"))
         if self._random.random() < LOSSY_SHARE:
-            # A topic with one replica loses the records that are not synced. A topic with more replicas loses records
-            # in unclean elections.
+            # A topic with one replica never syncs, so a power cut can remove its records. A topic with more replicas
+            # can lose records in unclean elections.
             values |= {UNCLEAN: "true"} if replicas > 1 else {"flush.messages": NEVER}
             self._lossy[name] = None
             self._see(MayLoseRecords(name))

@@ -205,8 +205,8 @@ class SimulatedNodes:
     # --- seeds and machines ---
 
     def random_of(self, *names: object) -> Random:
-        """Returns the random source for the purpose with these names. Each purpose has its own source, so more draws
-        for one purpose do not change the draws for another."""
+        """Returns a new random generator, seeded with the cluster's seed and `names`. More draws from one generator do
+        not change the draws from another."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:
@@ -231,10 +231,10 @@ class SimulatedNodes:
 
 
 class SimulatedCluster(SimulatedNodes):
-    """A cluster of `controllers` nodes and `brokers` nodes with one role each, and of `combined` nodes with both roles.
-    Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration lists
-    the voters (kraft.version 0). Otherwise the metadata log holds the voters. `configs` sets configuration keys on
-    every node. `of_node` maps a node id to the keys of that node alone.
+    """A cluster in KRaft mode. `controllers` and `brokers` count the nodes with one role, and `combined` counts the
+    nodes with both. Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the
+    configuration lists the voters (kraft.version 0). Otherwise the metadata log holds the voters. `configs` sets
+    configuration keys on every node. `of_node` maps a node id to the keys of that node alone.
     """
 
     def __init__(

@@ -270,7 +270,7 @@ class ClusterFaults:
         return (one, other) in self._cuts or (other, one) in self._cuts
 
     def reaches(self, source: int, targets: Sequence[int]) -> bool:
-        """Returns whether the node has a link to at least one of the targets that is not cut."""
+        """Returns whether the node has an uncut link to at least one of the targets."""
         return any((source, target) not in self._cuts for target in targets)
 
     def stall(self, random: Random) -> Begun:

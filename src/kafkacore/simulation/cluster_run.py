@@ -104,7 +104,7 @@ class WholeNodesRun:
 
     def _choose(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Returns `configs` with the settings that the seed chooses."""
-        # With fewer brokers each partition has one replica, so a record is durable only after a sync.
+        # With fewer than REPLICAS brokers, each partition has one replica, so its broker must sync each record.
         self._replicas = REPLICAS if self._brokers >= REPLICAS else 1
         # If brokers do not sync each record, a power cut can remove acknowledged records. So brokers never lose their
         # power in such a run.
@@ -160,9 +160,9 @@ class WholeNodesRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            # Faults end one by one, so that the last one affects a cluster without other faults. The longest wait
-            # exceeds `FENCED_WITHIN_MS`. A longer wait would cost much CPU time, and a cluster with few faults seldom
-            # breaks an invariant.
+            # Faults end one by one, so that the last one affects a cluster without other faults. The longest time
+            # between the ends of two faults exceeds `FENCED_WITHIN_MS`. More would cost much CPU time, and a cluster
+            # with few faults seldom breaks an invariant.
             while self._schedule.heal_one():
                 for _ in range(self._random.choice((0, 2, 15))):
                     self._run_for(1_000)
@@ -306,7 +306,8 @@ class ClusterRun(WholeNodesRun):
         majority = len(voters) // 2 + 1
         # The controllers that have links in both directions to a majority of the controllers.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
-        # A new active controller gives every broker a full session. While there is none, no broker can be fenced.
+        # A new active controller gives every broker a full session. Without an active controller, no broker can be
+        # fenced.
         active, was_active = cluster.active_controller, self._active_epoch
         self._active_epoch = -1 if active is None or active.raft is None else active.raft.epoch
         is_steady = voters == before and was_active == self._active_epoch >= 0

@@ -65,7 +65,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._schedule.ready(self)
 
     def run_turn(self) -> None:
-        """Runs the callbacks that are ready now. Callbacks that these add wait for the next iteration. If the machine
+        """Runs the callbacks that are ready now. Callbacks that they add wait for the next iteration. If the machine
         dies in this iteration, the remaining callbacks do not run.
         """
         self._is_listed = False
@@ -92,7 +92,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.wake()
 
     def abandon(self) -> None:
-        """Drops all callbacks, because the machine is off. Coroutines never continue."""
+        """Drops all callbacks, because the machine is off. The loop's coroutines never continue."""
         if self._closed:
             return
         self._closed = True

@@ -209,9 +209,9 @@ class SimulatedNetwork:
         return len(ends)
 
     def stall(self, name: str, is_hit: Callable[[], bool] = lambda: True) -> tuple[int, Callable[[], None]]:
-        """Holds back all bytes on current connections of a machine, as when one of several network paths fails.
-        `is_hit` decides for each connection. New connections work. Returns the number of connections, and the function
-        that ends the delay."""
+        """Holds back all bytes on those current connections of a machine that `is_hit` selects, as when one of several
+        network paths fails. New connections work. Returns the number of stalled connections, and the function that ends
+        the stall."""
         own = [end for end in self._ends if end.here[0] == name]
         ends = [each for end in own if is_hit() for each in (end, end.peer)]
         for end in ends:

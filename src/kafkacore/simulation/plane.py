@@ -132,7 +132,7 @@ class SimulatedRequest(bytes):
         """Does nothing: Python keeps the frame as long as it is in use."""
 
     def local_done(self) -> None:
-        """Does nothing, because no metric measures this time in a simulation."""
+        """Does nothing, because a simulation does not measure the local time of requests."""
 
 
 class _Connection(asyncio.Protocol):

@@ -21,7 +21,7 @@ from kafkacore.simulation.checkers.violation import Checker
 # base/planted.pxd reads this variable.
 _VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
 
-ONE_LOG: Final = "3c2b"  # clusters without replicas find bugs that concern a single log
+ONE_LOG: Final = "3c2b"  # for bugs that concern a single log: with two brokers, each partition has one replica
 REPLICAS: Final = "3c3b"
 
 

@@ -193,8 +193,8 @@ REPLICATION_BUGS: Final = (
     PlantedBug(
         "min-isr-ignored", "The high watermark advances below min.insync.replicas (KIP-966).",
         tuple(Patch(ROLES, name, _one_is_enough) for name in ("add", "add_run")),
-        # The first checker does not judge a high watermark that rises together with a change of the ISR. The controller
-        # may then elect a member of the ELR, which lacks the record.
+        # HighWatermarkNeedsMinIsr does not judge a high watermark that rises together with a change of the ISR. Then
+        # only CommittedRecordsAgree finds the bug, if the controller elects a member of the ELR that lacks the record.
         (leaders.HighWatermarkNeedsMinIsr, replication.CommittedRecordsAgree), NODES,
     ),
     _bug(

@@ -38,7 +38,7 @@ class _Replica:
         self.log = f"{handle.topic}-{handle.index}"
         self.handle = handle
         self.files = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
-        # For `epoch_at`. It has its own files object, because `files` reports each change only once.
+        # `epoch_at` needs an object of its own, because `files` reports each change only once.
         self.written = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
         self.is_new = True
         self.state: State = ("", -1, 0, 0, 0, -1)

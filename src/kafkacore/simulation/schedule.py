@@ -24,7 +24,7 @@ _LEAST_SWEPT: Final = 1_024
 
 class Schedule:
     """The schedule of all loops. Time is counted in nanoseconds from the beginning of the run. It does not advance
-    while a loop runs its turn. When no loop has anything to run, it jumps to the next timer.
+    while a loop runs its turn. When no loop has anything to run, time jumps to the next timer.
 
     Each loop stands for a thread. Real threads run in any order, so `random` chooses among the loops that are ready.
     The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A bell is a signal of native
@@ -87,7 +87,7 @@ class Schedule:
     # --- steps ---
 
     def forget_closed(self) -> None:
-        """Frees the callbacks of timers that belong to machines that are off."""
+        """Frees the timer callbacks of machines that are off."""
         self._timers = [each for each in self._timers if not each[3].is_closed()]
         heapq.heapify(self._timers)
 
@@ -102,7 +102,7 @@ class Schedule:
         `until_ns`, sets the time to `until_ns` and returns False."""
         ready = self._ready
         if ready:
-            # The chosen loop changes places with the last loop, so the seed also decides the order of the other loops.
+            # The last loop moves to the position of the chosen loop, so that no other loop has to move.
             chosen = int(self._random() * len(ready))
             loop, ready[chosen] = ready[chosen], ready[-1]
             ready.pop()

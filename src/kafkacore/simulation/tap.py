@@ -1,5 +1,5 @@
-"""Reads the frames that nodes receive and send. Reports votes, heartbeats, accepted ISRs, the Fetch requests of
-followers, and the responses to Produce and OffsetCommit to the checkers."""
+"""Reads the frames that nodes receive and send. Reports to the checkers: votes, heartbeats, accepted ISRs, the Fetch
+requests of followers, and the responses to Produce and OffsetCommit."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class WireTap:
 
     def _produce_answered(self, node: int, asked: _Asked, response: Any) -> None:
         if asked.request.acks != ALL:
-            return  # a deposed leader may acknowledge such a request
+            return  # without acks=all, a deposed leader may acknowledge the request
         for topic in response.responses:
             for each in topic.partition_responses:
                 key = (topic.name, each.index)

@@ -40,7 +40,7 @@ class SimulatedWorld(World):
     """The environment of one incarnation of a node, from the node's start to its stop or death."""
 
     def __init__(self, machine: Machine, disk: SimulatedDisk, network: SimulatedNetwork, random: Random) -> None:
-        # Replaces the runtime of real nodes, which has threads.
+        # Only `World.runtime` reads this attribute, and this class replaces that method.
         self.own_threads = True
         self.machine = machine
         self.environment = disk.environment(machine.clock, machine.schedule.agenda, random.getrandbits(63))

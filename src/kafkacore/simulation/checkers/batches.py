@@ -1,4 +1,4 @@
-"""Reads the headers of record batches, and the voters in control records, from plain bytes.
+"""Reads the headers and the values of record batches, and the voters in control records, from plain bytes.
 
 Only checkers use this reader. It follows the formats in KIP-98 and KIP-853, and shares no code with the code that
 writes logs. It stops at an incomplete batch.

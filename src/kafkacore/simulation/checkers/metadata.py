@@ -105,8 +105,8 @@ class StaleBrokersAreRefused(Checker):
 
 
 class StaleReplicasStayOut(Checker):
-    """A controller accepts a broker in an ISR only if the broker still has the registration in which the leader has
-    seen it. A broker that has registered again may have lost records since the leader saw it (KIP-903)."""
+    """A controller accepts a broker in an ISR only if the broker still has the registration that the leader saw. A
+    broker that has registered again may have lost records since then (KIP-903)."""
 
     def accepted(self, seen: IsrAccepted) -> None:
         for member in seen.members:
@@ -199,7 +199,6 @@ class AcknowledgedChangesStay(Checker):
         last = max((order for order, _, sure, _ in changes if sure), default=None)
         if last is None:
             return
-        # A request may have been delayed in the network, so it may take effect after a change that was sent later.
         possible = [value for order, value, _, may_come_late in changes if order >= last or may_come_late]
         if seen.value not in possible:
             raise self.broken(

@@ -450,7 +450,7 @@ class LatestListed(NamedTuple):
 
 
 class ProducerRefused(NamedTuple):
-    """An idempotent producer got an error from `node` after which it cannot continue."""
+    """An idempotent producer got a fatal error from `node`: the producer cannot continue."""
 
     log: str
     error: str
@@ -494,7 +494,7 @@ class Healed(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """An event has happened that must happen after the faults end. `what` is the name of the event."""
+    """An event that the run expects after the faults has happened. `what` is the name of the event."""
 
     what: str
     at_ms: int

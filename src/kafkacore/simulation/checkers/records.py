@@ -75,8 +75,8 @@ class AcknowledgedRecordsStay(Deletions, Checker):
 
 
 class RecordsWereSent(Checker):
-    """Every record that a client reads is one that a client has sent, byte by byte. This also holds for topics that may
-    lose records: a record is either lost or whole."""
+    """Every record that a client reads equals, byte for byte, a record that a client has sent. This also holds for
+    topics that may lose records: a record is either lost or whole."""
 
     def __init__(self) -> None:
         self._sent: dict[str, set[bytes]] = {}
@@ -195,8 +195,8 @@ class ProducersGoOn(Checker):
 
 
 class AcknowledgedInOrder(Checker):
-    """When a client sends a record, the record gets a higher offset than all records of the log that are already
-    acknowledged."""
+    """A record gets a higher offset than every record of the log that was acknowledged before the client sent the new
+    record."""
 
     def __init__(self) -> None:
         # For each log, a list of pairs: the time of an acknowledgement, and the highest offset that was acknowledged by

@@ -12,7 +12,7 @@ from kafkacore.raft.log import OffsetAndEpoch, RaftLog, replaces_log
 from kafkacore.storage.quorum_state import LAST_EPOCH
 
 NOBODY: Final = -1
-# Leaves room for the offsets of the records that follow the snapshot.
+# This limit leaves room for the offsets of the records that follow the snapshot.
 MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)
 MAX_SNAPSHOT_BATCH_BYTES: Final = 1 << 27
 # A batch begins with its base offset and its length; the length counts only the bytes after these two fields.
@@ -32,14 +32,15 @@ def check_leader(leader_id: int, epoch: int) -> None:
 
 
 def check_divergence(theirs: OffsetAndEpoch, asked: OffsetAndEpoch) -> None:
-    """Raises ImpossibleAnswerError unless the offset where the logs diverge is below the end of the follower's log."""
+    """Raises ImpossibleAnswerError unless the pair (diverging epoch, end offset) is below the pair (last epoch, end
+    offset) of the follower's log."""
     if theirs.offset < 0 or (theirs.epoch, theirs.offset) >= (asked.epoch, asked.offset):
         raise ImpossibleAnswerError(f"a diverging epoch that ends at {theirs}, for a log that ends at {asked}")
 
 
 def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_watermark: int) -> None:
-    """Raises ImpossibleAnswerError unless the snapshot is ahead of the follower's log. A correct leader never offers
-    any other snapshot.
+    """Raises ImpossibleAnswerError unless the snapshot makes the follower's log obsolete (`replaces_log`). A correct
+    leader never offers any other snapshot.
     """
     possible = 0 <= offered.epoch <= epoch and high_watermark <= offered.offset <= MAX_SNAPSHOT_OFFSET
     if not possible or not replaces_log(offered, log):

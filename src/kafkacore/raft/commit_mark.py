@@ -22,9 +22,9 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class CommitMark:
-    """The file that contains the mark. Its methods block, and raise OSError. The file is in the log's own directory, so
-    it is copied and removed together with the log. It has the name and the format of Apache Kafka's checkpoint of high
-    watermarks.
+    """The file that contains the mark. All methods block, and raise OSError. The file is in the log's own directory, so
+    the file is copied and removed together with the log. It has the name and the format of Apache Kafka's checkpoint of
+    high watermarks.
     """
 
     def __init__(self, directory: str, files: Files) -> None:
@@ -54,7 +54,7 @@ class CommitMark:
         self.offset = 0
 
     def refuse(self, path: str, problem: str) -> MalformedFileError:
-        """Returns the error that reports that the log has lost records below the mark."""
+        """Returns the error for a log that has lost records below the mark."""
         return MalformedFileError(
             path,
             f"{problem}, but all records below offset {self.offset} were committed, and some are lost: restore the "

@@ -10,7 +10,7 @@ from kafkacore.protocol.messages import Message
 
 
 class CommittedBatch(NamedTuple):
-    """A batch of committed records. `records` contains the metadata records. It is empty for a batch of control
+    """A batch of committed records. `records` contains the metadata records, and is empty for a batch of control
     records."""
 
     base_offset: int

@@ -100,7 +100,7 @@ def control_message(record: Record) -> Message | None:
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
     """Adds to the history the voters and the kraft.version that these batches contain. For batches of a snapshot, `at`
-    is the offset under which the history stores all of them.
+    is the offset under which the history stores these values.
     """
     for offset, record in control_records(data):
         where = offset if at is None else at
@@ -124,7 +124,7 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
-    """Returns the first records of a new leader. The first record is the leader change. Records of kraft.version and of
+    """Returns the first records of an epoch. The first record is the leader change. Records of kraft.version and of
     the voters follow in two cases: the log does not contain the voters, because they are only in the checkpoint at
     offset 0; or the leader has new endpoints (KIP-853)."""
     records: list[Message] = [change]

@@ -194,8 +194,8 @@ class RaftDriver:
             del self._pending[token]
 
     def append(self, records: Sequence[Any], values: Sequence[Value]) -> int | None:
-        """Appends one batch of records with their encoded values. Only the leader can append. Returns the offset of the
-        last record, or None if the batch is too large. Raises NOT_CONTROLLER, and UNKNOWN_SERVER_ERROR if the disk
+        """Appends one batch of records with their encoded values. Returns the offset of the last record, or None if the
+        batch is too large. Raises NOT_CONTROLLER if this replica does not lead, and UNKNOWN_SERVER_ERROR if the disk
         fails."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
@@ -354,7 +354,7 @@ class RaftDriver:
             self._delivery.turn(self.raft.high_watermark)
 
     def _follow_download(self) -> None:
-        """Removes the parts of the last download when it has ended. If it is complete, no parts are left."""
+        """Removes the parts of a download that has ended. After a complete download, no parts are left."""
         if not self.raft.is_changing_log and self._download != self.raft.download:
             if self._download is not None:
                 self._spawn(self._abandon_snapshot(self._download))

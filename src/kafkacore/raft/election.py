@@ -49,7 +49,7 @@ class Elections:
             return role.fetch_deadline_ms
         if isinstance(role, (Prospective, Candidate)):
             return role.deadline_ms
-        # A leader that was removed from the voters resigns and then becomes a follower.
+        # A leader that was removed from the voters resigns, and at this deadline looks for the new leader.
         return role.election_deadline_ms if replica.is_voter or isinstance(role, Resigned) else NEVER
 
     def tick(self) -> None:
@@ -281,7 +281,7 @@ class Elections:
     def _epoch_refusal(self, epoch: int, replica_id: int) -> ErrorCode:
         if epoch < self._replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        # The last epochs are reserved for the elections of a replica that is the only voter. Otherwise one request of
+        # A replica that is the only voter reserves the last epochs for its own elections. Otherwise one request of
         # another node could use up all epochs, and no leader could be elected again.
         end = LAST_EPOCH - OWN_EPOCHS if self._replica.is_only_voter else LAST_EPOCH
         if epoch >= end:

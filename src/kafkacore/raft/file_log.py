@@ -26,7 +26,7 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
-RECENT_BYTES: Final = 8 << 20  # the maximum size of a batch
+RECENT_BYTES: Final = 8 << 20  # limit for the batches in memory; equal to the default limit for one batch
 # An isolation for PartitionHandle.read: the read goes up to the end of the log, even if this replica does not lead.
 TO_THE_END: Final = 3
 ANY_EPOCH: Final = (1 << 31) - 1
@@ -91,7 +91,8 @@ class FileLog(LogEpochs):
         self._load(path, files)
         ids = self._snapshots.ids()
         # `trim` leaves removed records in the file of the first segment, but removes their epochs from the checkpoint.
-        # The load has restored these epochs. After `trim` up to the end of the log, no epochs are left.
+        # The load has restored both, so the log is trimmed again, up to the first epoch that the checkpoint had. After
+        # `trim` up to the end of the log, no epochs are left.
         epochs = in_file or self._handle.leader_epochs()
         end = self._handle.end_offset
         kept = min(epochs[0][1], end) if epochs else end
@@ -185,9 +186,9 @@ class FileLog(LogEpochs):
         return True
 
     def begin_segment(self) -> None:
-        # This call appends no bytes. It returns when the log accepts appends again. If the call fails, the next append
-        # reports the error. If no file descriptor is free, the log refuses appends for a short time. Then the next
-        # append asks for the segment again. All these attempts together wait for up to 30 s.
+        # `append_replicated` without bytes returns when the log accepts appends again. If the call fails, the next
+        # append reports the error. If no file descriptor is free, the log refuses appends for a short time. Then the
+        # next append asks for the segment again. All these attempts together wait for up to 30 s.
         # If the full segment could not be closed, the log accepts this call, but refuses appends of records. So
         # `begin_segment` also waits after such a refusal.
         while self._refused or self._handle.append_replicated(b"", ANY_EPOCH).error == ErrorCode.KAFKA_STORAGE_ERROR:

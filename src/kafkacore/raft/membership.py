@@ -320,8 +320,8 @@ class Membership:
             change.offset = offset
         LOG.info("epoch %d: the voters are %s from offset %d on", replica.epoch, _ids(voters), offset)
         if role.voters.keys() == {replica.me.replica_id}:
-            # The only voter of a quorum does not check whether a majority fetches. Start a new period, so that the new
-            # voter has enough time for its first Fetch.
+            # The only voter of a quorum does not check whether a majority fetches. Start a new period of this check, so
+            # that the new voter has enough time for its first Fetch.
             self._elections.begin_quorum_check(role)
         self._replication.refresh_voters(role)
         replica.append(data)

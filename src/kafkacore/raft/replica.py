@@ -172,8 +172,8 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Returns a voter or a bootstrap server that can be asked for the leader. Successive calls return different
-        nodes. A leader that this replica has given up is returned only if there is no other node.
+        """Returns a random voter or bootstrap server to ask for the leader, or None if no request can be sent now. A
+        leader that this replica has given up is returned only if there is no other node.
         """
         known = [
             self.destination(voter)

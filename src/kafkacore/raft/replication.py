@@ -213,8 +213,8 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """Notes when a replica was last caught up. At the replica's previous Fetch, the leader's log had a certain
-        end. If this Fetch has reached that end, the replica was caught up at the time of the previous Fetch.
+        """Notes when a replica was last caught up: now, if this Fetch has reached the end of the leader's log. If this
+        Fetch has only reached the end that the log had at the replica's previous Fetch: the time of that Fetch.
         """
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms
@@ -395,8 +395,8 @@ class Replication:
         role.has_fetched = True
 
     def _leader_is_gone(self, role: Any, leader_id: int) -> None:
-        """Handles a response that says that the leader no longer leads. An observer gives up this leader and sends its
-        Fetch to other nodes. A voter waits for its fetch timeout.
+        """Handles a response of a leader that no longer leads. An observer gives up this leader and sends its Fetch to
+        other nodes. A voter waits for its fetch timeout.
         """
         replica = self._replica
         if isinstance(role, Follower) and not replica.is_voter and leader_id != replica.leader_id:

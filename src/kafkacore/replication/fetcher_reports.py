@@ -32,8 +32,8 @@ class Spoken(NamedTuple):
 
 
 def common_versions(versions: Mapping[int, tuple[int, int]]) -> Spoken:
-    """Returns the highest versions that the leader and this broker both support. Raises ProtocolError if there are
-    none."""
+    """Returns the highest versions that the leader and this broker both support. Raises ProtocolError if a request has
+    no such version."""
     return Spoken(
         _common(versions, ApiKey.FETCH, FETCH_VERSIONS), _common(versions, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS)
     )

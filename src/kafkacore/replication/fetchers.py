@@ -112,7 +112,7 @@ class Fetchers:
     def brokers(self, addresses: Mapping[int, Address], own_epoch: int) -> None:
         """Sets the inter-broker listeners of all unfenced brokers, by broker id, and the epoch of this broker's
         registration. If a broker has a new address, the fetchers that fetch from it reconnect. If a broker is missing
-        from `addresses`, these fetchers wait until it has an address again."""
+        from `addresses`, the fetchers that fetch from it wait until it has an address again."""
         before, self._addresses = self._addresses, dict(addresses)
         self.registered(own_epoch)
         for (source_id, _), fetcher in self._fetchers.items():
@@ -231,7 +231,7 @@ class Fetchers:
 
     def least_rate(self, measures: Iterable[FetcherMeasures]) -> float:
         """Returns the request rate of the slowest of these fetchers, in requests per second over the last minute, or 0
-        if there are none. Called on the thread that reads the metrics."""
+        without fetchers. Called on the thread that reads the metrics."""
         return self._rates.least({(each.source_id, each.number): each.requests for each in measures})
 
     async def close(self) -> None:

@@ -116,8 +116,8 @@ class Counts:
 @dataclass(eq=False)
 class IsrManager:
     """Decides the ISRs. Belongs to one event loop. `led` finds a partition of this broker. `broker_epoch` returns this
-    broker's epoch. `in_image` returns a partition's key in the image; only a topic that had no id changes its key.
-    `image` is the metadata image that the replica manager applied last.
+    broker's epoch. `in_image` maps a partition's native key to its key in the image. The two keys differ only if the
+    topic had no id at first. `image` is the metadata image that the replica manager applied last.
     """
 
     node_id: int
@@ -214,7 +214,7 @@ class IsrManager:
         return now is None or now.partition_epoch != proposal.was.partition_epoch
 
     def _note_if_granted(self, proposal: Proposal) -> None:
-        """The metadata can show a change before the controller's response arrives. Notes such a change."""
+        """Notes a change that the metadata shows before the controller's response arrives."""
         was, now = proposal.was, self._committed(proposal.key)
         if now is None or proposal.key in self._unsent or now.leader_epoch != was.leader_epoch:
             return

@@ -38,7 +38,7 @@ class Move:
         self.path = path
         self.task = task
         self.finishing = self.ending = False
-        # the replica and its old directory; set when the controller was informed of the new directory
+        # the replica and its old directory; set before the broker reports the new directory to the controller
         self.told: tuple[Replica, str] | None = None
 
     async def end(self) -> None:
@@ -80,8 +80,8 @@ class LogDirMoves:
         return None if move is None else move.path
 
     def begin(self, key: Key, path: str) -> None:
-        """Starts a move to a working directory that does not hold the replica yet. Raises MoveCancelled if the replica
-        no longer exists, or is already moving to another directory.
+        """Starts a move to a log directory that works and does not hold the replica yet. Raises MoveCancelled if the
+        replica no longer exists, or is already moving to another directory.
         """
         self._manager.create_future(key, path)
         self._moves[key] = Move(path, asyncio.create_task(self._run(key)))

@@ -151,8 +151,8 @@ class RemoteFetcher:
         return True
 
     async def _failed(self, problem: Exception) -> None:
-        """Notes a failure. The client already pauses before it reconnects. So this driver pauses only after an answer
-        from the peer.
+        """Notes a failure. After an OSError, the client pauses before it reconnects. So this driver pauses only after
+        other errors.
         """
         self.native.failed()
         self._failures += 1

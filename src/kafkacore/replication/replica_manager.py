@@ -36,18 +36,18 @@ SPARE_SETTINGS: Final = 1000  # the number of TopicSettings that are kept althou
 
 
 class Logs(Protocol):
-    """Opens and deletes the logs of partitions. The log manager implements this interface."""
+    """Opens and deletes the logs of partitions. The class BrokerLogs implements this interface."""
 
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
         """Returns the logs of these partitions: the logs that the starting node has found, and new logs for the other
-        partitions. A new log has no files until its first append. A new log should be in `directory`.
+        partitions. A new log has no files until its first append. New logs go to `directory` if possible.
         """
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Deletes a log, because its topic was deleted or its replica moved to another broker. Renames the log now, and
-        deletes its files after file.delete.delay.ms."""
+        """Deletes a log, because its topic was deleted or its replica moved to another broker. Renames the log soon,
+        and deletes its files after file.delete.delay.ms."""
 
     def cordon(self, paths: Sequence[str]) -> None:
         """Sets the cordoned log directories, which take no new logs from now on (KIP-1066)."""
@@ -200,8 +200,8 @@ class ReplicaManager:
         roles.carry_out()
 
     def stop_fetching_from(self, path: str) -> None:
-        """Stops fetching the partitions whose logs are in this directory, which has failed. The fetches of an idle
-        partition would keep its broken replica in the ISR.
+        """Stops fetching the partitions whose logs are in this directory, which has failed. Otherwise the Fetch
+        requests for an idle partition would keep its broken replica in the ISR.
         """
         if self._followers is not None:
             self._followers.stop([each for each in self.hosted() if each.directory.path == path])
@@ -226,8 +226,8 @@ class ReplicaManager:
         roles.carry_out()
 
     def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int], roles: RoleChanges) -> None:
-        """Opens new partitions, and drops partitions that this broker no longer hosts. Collects the roles of all other
-        partitions.
+        """Opens new partitions, and drops partitions that this broker no longer hosts. Collects the roles of all
+        partitions in `rows` that it hosts.
         """
         hosted = self._topics.get(topic.topic_id)
         if hosted is None:
@@ -421,8 +421,7 @@ def _throttle(hosted: Hosted) -> None:
 
 def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:
     """Groups neighbouring topics whose partitions have consecutive rows, in order and within one chunk. Yields each
-    group with its first row and its number of rows. A topic whose rows are not in order is a group by itself, with the
-    count 0.
+    group with its first row and its number of rows. Any other topic is a group by itself, with the count 0.
     """
     group: list[Topic] = []
     start = end = 0

@@ -20,7 +20,7 @@ class RequestRates:
         self._seen: deque[tuple[int, Mapping[Hashable, int]]] = deque([(read_ns(), {})])
 
     def least(self, counts: Mapping[Hashable, int]) -> float:
-        """Returns the lowest rate per second of these counters, or 0 if there are none."""
+        """Returns the lowest rate per second of these counters, or 0 without counters."""
         now_ns = self._read_ns()
         while len(self._seen) > 1 and self._seen[1][0] <= now_ns - WINDOW_NS:
             self._seen.popleft()

@@ -80,7 +80,8 @@ async def create_ephemeral(client: ZooKeeperClient, path: str, data: bytes, acl:
 
 
 async def read_all(client: ZooKeeperClient, wanted: Sequence[str]) -> dict[str, tuple[bytes, Stat]]:
-    """Returns the data of those znodes that exist. Raises ZooKeeperError for any other failure."""
+    """Returns the data and the `Stat` of those znodes that exist. Raises ZooKeeperError for an error other than
+    NO_NODE."""
     found = {}
     for path, result in zip(wanted, await client.read([GetData(path) for path in wanted]), strict=True):
         if result.is_ok:

@@ -129,8 +129,8 @@ def encode(xid: int, operation: Operation, chroot: bytes) -> bytes:
 def _create(operation: Create, chroot: bytes) -> bytes:
     path = path_bytes(operation.path, chroot)
     if chroot and operation.path == "/" and operation.mode.is_sequential:
-        # The server appends the sequence number to the path. With the slash, the number becomes the name of a child of
-        # the chroot.
+        # The server appends the sequence number to the path. With a slash at the end of the path, the number becomes
+        # the name of a child of the chroot.
         path += b"/"
     data = NULL if operation.data is None else blob(operation.data)
     return blob(path) + data + acl_bytes(operation.acl) + LENGTH.pack(operation.mode)

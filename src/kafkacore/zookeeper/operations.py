@@ -51,7 +51,7 @@ _CODES: Final = {int(code): code for code in Code}
 
 
 class Stat(NamedTuple):
-    """The metadata of a znode. Zxids number the transactions. Times are in milliseconds since 1970."""
+    """The metadata of a znode. A zxid is the number of a transaction. Times are in milliseconds since 1970."""
 
     czxid: int  # the transaction that created the znode; for a broker's registration, its generation (KIP-380)
     mzxid: int  # the transaction that last changed the znode's data

@@ -53,7 +53,7 @@ class ClientSettings(NamedTuple):
     session_timeout_ms: int = 18_000
     max_request_bytes: int = 1_000_000  # a server accepts 1,048,575 (jute.maxbuffer)
     max_response_bytes: int = 4 << 20
-    max_outstanding_bytes: int = 4 << 20  # no request is sent while the unanswered requests have this size
+    max_outstanding_bytes: int = 4 << 20  # no request is sent while the unanswered requests have at least this size
     digest: tuple[str, str] | None = None  # user and password
 
 
@@ -416,8 +416,8 @@ class Session:
             self._send(b"".join(frames), now)
 
     def _encoded(self, call: Call, position: int, operation: Operation, now: float) -> bytes:
-        """Encodes the request, and stores that its response is expected. If the server would drop the connection
-        because of the request, the session itself refuses it, and this returns b""."""
+        """Encodes the request, and remembers it until its response arrives. If the server would drop the connection
+        because of the request, this method sets an error as the operation's result and returns b""."""
         self._xid = xid = self._xid % jute.LAST_XID + 1
         try:
             frame = jute.encode(xid, operation, self._chroot_bytes)

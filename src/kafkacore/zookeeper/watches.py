@@ -19,7 +19,7 @@ class Watches:
         return len(self.data) + len(self.creation) + len(self.children)
 
     def note(self, operation: Operation, code: Code) -> None:
-        """Stores the watch that a successful operation has set."""
+        """Stores the watch that the operation has set, if it has set one."""
         if isinstance(operation, GetData | GetChildren | Exists) and operation.watch:
             if isinstance(operation, Exists) and code is Code.NO_NODE:
                 self.creation[operation.path] = None

@@ -52,8 +52,8 @@ def new_client(kafka: Mapping[str, str]) -> Client:
 
 @contextlib.contextmanager
 def _reused(what: str, kafka: Mapping[str, str], make: Callable[[Mapping[str, str]], Any]) -> Iterator[Any]:
-    """Lends a client or producer, and keeps it for the next task. After an error, or if Spark abandoned the reader
-    before its end, closes the client or producer instead."""
+    """Lends a client or producer, and keeps it for the next task. After an error, or if Spark stops reading early,
+    closes the client or producer instead."""
     # The key contains the process id. A worker may be a fork of another process, and must not use the clients and
     # sockets of that process.
     key = (os.getpid(), what, frozenset(kafka.items()))

@@ -19,8 +19,8 @@ from kafkacore.spark.pipelines.commands import report_on, session
 from kafkacore.spark.pipelines.report import Report
 from kafkacore.spark.source import need_streams
 
-# The watermark delay. Spark does not count a line that is later than this. The election of a new leader takes less
-# time, so it makes no line too late.
+# The watermark delay. Spark does not count a line that comes later than this. The election of a new leader takes less
+# time, so no line comes too late because of an election.
 DELAY: Final = "30 seconds"
 # The watermark delay of a replay. A short delay lets every batch close windows. It loses no line, because a replay
 # reads the same amount from each partition.
@@ -71,8 +71,9 @@ def open_session() -> SparkSession:
     """Returns the running session, or a new local session that suits many small batches. Raises
     UnsupportedSparkError."""
     need_streams()
-    # Within two minutes, the JVM's second compiler (C2) saves less CPU time than it uses, and the brokers need the same
-    # cores. Without C2, the JVM reserves only 48 MB for compiled code, and Spark fails when the demo has filled them.
+    # The demo takes only minutes. In this time, the JVM's second compiler (C2) uses more CPU time than it saves, and
+    # the brokers need the same cores. Without C2, the JVM reserves only 48 MB for compiled code, and Spark fails when
+    # the demo has filled them.
     java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     spark = session("demo", {"spark.driver.extraJavaOptions": java})
     # The demo stops brokers and makes queries fail on purpose, and reports the errors that matter itself.

@@ -31,8 +31,8 @@ def _has_prefix(column: str) -> Column:
 def write_each_batch(**options: str) -> Callable[[DataFrame, int], None]:
     """Returns a function for `foreachBatch` that writes each batch to Kafka at least once.
 
-    Use it as `.foreachBatch(write_each_batch(topic="t", ...))` in a query with the output mode `update`, which Spark
-    refuses for Python sinks.
+    Use it as `.foreachBatch(write_each_batch(topic="t", ...))` in a query with the output mode `update`. Spark refuses
+    this mode for Python sinks, but not for `foreachBatch`.
     """
 
     def write(frame: DataFrame, batch_id: int) -> None:  # Spark passes `batch_id`

@@ -14,8 +14,8 @@ import pyarrow as pa
 from kafkacore.client import EARLIEST, LATEST, Client, Range
 from kafkacore.spark.errors import ExactlyOnceError
 
-# How long the sink waits for open transactions of other queries, which can hide a marker. The broker aborts a
-# transaction that takes longer than its timeout.
+# How long the sink waits for open transactions of other queries, which can hide a marker. This is longer than the
+# sink's default transaction timeout, after which the broker aborts a transaction.
 STABLE_TIMEOUT_S: Final = 120.0
 _PARTITION: Final = 0
 _STEP: Final = 2000

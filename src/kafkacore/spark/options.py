@@ -1,4 +1,4 @@
-"""Options of the data source `kafkacore`. They are the same as in Spark's Kafka connector. They are checked before any
+"""Options of the data source `kafkacore`: those of Spark's Kafka connector, and a few more. They are checked before any
 connection is made.
 
 Names are not case-sensitive, because Spark does not preserve their case. An invalid value raises an error that names

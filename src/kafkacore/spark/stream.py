@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start != self.initial:
             self.report_steps_back(begin, last)
         elif self.has_asked and self.target is None:
-            named = self.options.start.offsets  # `latestOffset` has reported those that are beyond the end
+            named = self.options.start.offsets  # `latestOffset` has reported named offsets beyond the end
             self.report_steps_back({which: at for which, at in begin.items() if named.get(which) != at}, last)
         found = [
             Range(topic, number, begin[topic, number], last[topic, number], uuid(ids.get(topic)))

@@ -159,7 +159,9 @@ class LogCleaner:
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
                     thread = self._new_thread(name, partial(self._run, number))
-                    thread.start()  # this may fail; the started thread takes this lock only when it ends
+                    # The start may fail, so it comes before the entry in `_threads`. The new thread cannot remove the
+                    # entry earlier, because it needs the lock that this code holds.
+                    thread.start()
                     self._threads[number] = thread
 
     def _due(self) -> list[Work]:
@@ -286,7 +288,7 @@ class LogCleaner:
                 nice=CLEANER_NICE,
             )
             with closing(compaction):
-                if handle.truncations != truncations:  # a later truncation cancels the compaction itself
+                if handle.truncations != truncations:  # `compaction` itself notices a later truncation
                     raise CompactionCancelled("the log was truncated")
                 moved = 0
                 while compaction.phase != DONE:

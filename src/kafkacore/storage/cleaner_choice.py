@@ -65,7 +65,8 @@ def _floor(bases: list[int], offset: int) -> int:
 
 
 def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -> int:
-    """Returns the index of the first segment that contains a record younger than min.compaction.lag.ms."""
+    """Returns the base offset of the first segment that contains a record younger than min.compaction.lag.ms. Returns
+    FOREVER_MS if there is no such segment."""
     lag_ms = handle.settings.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in waiting:

@@ -97,9 +97,9 @@ class Compactions:
                 for key, offset in directory.cleaned.items()
                 if (handle := directory.partitions.get(key)) is not None
             ]
-        # Each answer of a handle needs the lock of the log and then the GIL, so it must not be awaited under the mutex.
-        # A truncation waits only if it goes below the recovery point on disk. So the compacted offset may not be above
-        # the recovery point. A log that waits cannot grow meanwhile.
+        # Each property of a handle needs the lock of the log and then the GIL, so this code must not read it under the
+        # mutex. A truncated log waits for a checkpoint only if the truncation went below the recovery point on disk. So
+        # the compacted offset must never exceed the recovery point. A log that waits cannot grow meanwhile.
         lowest = {
             key: (handle, handle.recovery_point)
             for key, offset, handle in compacted
@@ -120,8 +120,8 @@ class Compactions:
     @contextmanager
     def moving(self, key: Key) -> Iterator[None]:
         """Surrounds the replacement of a log by its future log. During the replacement, both directories record how far
-        the log was compacted, so that a node that starts finds this offset in either directory. Afterwards only the
-        log's directory records it."""
+        the log was compacted, so that a starting node finds this offset in either directory. Afterwards only the log's
+        directory records it."""
         source, future = self._tell_next(key), self._futures.get(key)
         try:
             yield

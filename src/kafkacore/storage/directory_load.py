@@ -58,8 +58,8 @@ class DirectoryLoad:
         self._is_abandoned = False
 
     def abandon(self) -> None:
-        """Ends the load after the segments that are being recovered, and within a replay of producers. Runs on any
-        thread."""
+        """Ends the load. Each thread finishes the segment that it is recovering, but does not finish a replay of
+        producers. Runs on any thread."""
         self._is_abandoned = True
         for progress in self._progress:
             progress.abandon()
@@ -122,8 +122,9 @@ class DirectoryLoad:
 
     @contextlib.contextmanager
     def _unclean_after_failure(self, progress: LoadProgress) -> Iterator[None]:
-        """Ensures that the directory is not marked as clean after a failed load that rebuilt indexes. Nobody has synced
-        them, and nobody closes their logs. In a clean directory, the load checks bytes only to rebuild indexes."""
+        """Ensures that the directory is not marked as clean after a failed load that rebuilt indexes, because nobody
+        syncs these indexes. In a clean directory, the load counts bytes in `bytes_done` only while it rebuilds
+        indexes."""
         try:
             yield
         except Exception:

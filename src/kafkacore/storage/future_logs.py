@@ -38,7 +38,7 @@ class Owner(Protocol):
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, *open_files.SHORTAGE)
-LAST_BYTES: Final = 1 << 20  # appends wait during the last copy of a move, which has steps of this size
+LAST_BYTES: Final = 1 << 20  # the size of the steps of a move's last copy, during which appends wait
 
 
 class MoveCancelled(Exception):
@@ -88,7 +88,8 @@ class FutureLogs:
         return sum(future.directory is directory for future in self._futures.values()) if self._futures else 0
 
     def add(self, future: FutureLog) -> FutureLog | None:
-        """Adds a future log that was found at a start. Returns the future log that this one replaces, if any."""
+        """Adds a future log that the starting node has found. If the partition already has a future log, adds nothing,
+        and returns that log."""
         with self._mutex:
             other = self._futures.setdefault((future.handle.topic, future.handle.index), future)
         return None if other is future else other
@@ -164,7 +165,7 @@ class FutureLogs:
         MoveCancelled and OSError. After either error, the current log stays in use."""
         with self.alone(key):
             current, source, future = self._both(key)
-            future.handle.flush()  # syncs most of the last copy before appends wait for the sync
+            future.handle.flush()  # now, so that little is left to sync while appends wait
             log_move.hold_still(current)
             try:
                 while _copy(current, future.handle, LAST_BYTES):
@@ -178,7 +179,8 @@ class FutureLogs:
                 future.directory.partitions[key] = current
                 failed = future.directory.failed
             if failed:
-                # The target directory failed before it listed this log, so the failure did not reach the log.
+                # The target directory failed before its `partitions` contained this log, so the failure did not reach
+                # the log.
                 log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
@@ -244,7 +246,7 @@ class FutureLogs:
                     fresh,
                     path,
                     clean=True,
-                    recovery_point=end_offset,  # the checkpoint may contain up to this offset of the future log
+                    recovery_point=end_offset,  # the checkpointed recovery point of the future log may be this high
                     log_start_offset=log_start_offset,
                     gaps_until=future.directory.cleaned.get(key, 0),
                     files=self._files,
@@ -258,8 +260,9 @@ class FutureLogs:
         return fresh
 
     def _rename_back(self, path: str, future: FutureLog) -> None:
-        """Gives a log that could not replace the current log its former name again. The current log takes more records
-        from now on, so after a power loss the node must not find the other log under the final name."""
+        """Renames the directory of a future log back after the log could not replace the current log. The current log
+        gets more records from now on, so after a power loss the node must not find the future log under the final
+        name."""
         try:
             if not self._files.is_directory(future.path):
                 self._files.rename(path, future.path)
@@ -279,7 +282,7 @@ def _copy(current: PartitionHandle, future: PartitionHandle, max_bytes: int) -> 
     truncated meanwhile."""
     copied = None
     while copied is None:
-        truncations = current.truncations  # before the comparison, which may not see a later truncation
+        truncations = current.truncations  # read now, because the comparison may miss a later truncation
         _agree(current, future)
         copied = log_move.copy(current, future, max_bytes, truncations)
     return copied

@@ -150,8 +150,9 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     for name in gone:
         _remove_leftover(path, name, files)
     if cleaned and gone:
-        # The .cleaned files may go only after these files. Otherwise a crash could leave a .swap file without its
-        # .cleaned files, and the next start would replace the segments by that .swap file.
+        # The removal of the .swap files must be durable before the .cleaned files are removed. Otherwise a crash could
+        # leave a .swap file without its .cleaned files, and the next start would replace the segments by that .swap
+        # file.
         files.sync_directory(path)
     for name in cleaned:
         _remove_leftover(path, name, files)

@@ -37,7 +37,8 @@ SHUT_THREADS: Final = 32
 # The number of groups for each thread. Logs are closed in groups, because passing a single log to a thread takes longer
 # than closing an unused log.
 SHUT_TURNS: Final = 8
-# A stop repeats a write of checkpoints as often as this if no file descriptor is free, as native code does for 30 s.
+# If no file descriptor is free, a stopping node repeats a write of checkpoints this many times, once a second. Native
+# code waits equally long.
 WRITE_RETRIES: Final = 30
 WRITE_RETRY_S: Final = 1.0
 MANY_LOGS: Final = 100  # a start with more logs than this checks whether they can exceed the limit on open files
@@ -365,7 +366,7 @@ class LogManager:
         try:
             handle.assign_topic_id(topic_id)
         except OSError as error:
-            # The failed write has taken the log directory offline. The log keeps its place, so that requests for it get
+            # The failed write has taken the log directory offline. The log stays listed, so that requests for it get
             # KAFKA_STORAGE_ERROR, and the caller still gets the topic's other logs.
             LOG.error("the topic id could not be written: %s", error.strerror)  # noqa: TRY400 - the disk is at fault
             # An offline log takes the id without its file.
@@ -418,7 +419,8 @@ class LogManager:
                     continue
                 places[key] = directory
                 handle.retire()
-                # Once the mark is released, the next log of this name may be created.
+                # A second deletion of the log waits in `alone`, and its caller may then create the next log of this
+                # name. So the rename must come before the end of `alone`.
                 renamed = self._rename(directory, names.partition_directory_name(*key), handle, kind)
             if renamed is not None:
                 leaving.setdefault(directory, []).append(renamed)
@@ -455,8 +457,8 @@ class LogManager:
     def _rename(
         self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind
     ) -> tuple[str, PartitionHandle] | None:
-        """Returns the new path. Returns None if the log has no directory yet, or if the rename fails, which takes the
-        log directory offline."""
+        """Returns the new path and the log. Returns None if the log has no directory yet, or if the rename fails, which
+        takes the log directory offline."""
         path = os.path.join(directory.path, name)
         unique = self._new_uuid().hex()
         aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
@@ -481,9 +483,9 @@ class LogManager:
             self._forget(directory, keys)
 
     def _forget(self, directory: ManagedDirectory, keys: Collection[Key]) -> None:
-        """Rewrites the checkpoints of a directory that contain some of these logs, which have left the directory. After
-        a crash, their entries would otherwise apply to the next logs with the same names. The next start would then
-        delete records below an earlier log's start, or trust records that were never synced."""
+        """Removes logs that have left a directory from the checkpoints of the directory. Otherwise, after a crash,
+        their entries would apply to the next logs with the same names. The next start would then delete records below
+        an earlier log's start, or trust records that were never synced."""
         for name, offsets_of in (
             (checkpoints.RECOVERY_POINT, self._recovery_points),
             (checkpoints.LOG_START_OFFSET, self._moved_starts),
@@ -635,7 +637,7 @@ class LogManager:
 
     def _lower(self, directory: ManagedDirectory) -> bool:
         self.compactions.lower(directory)
-        # A load removes the records of a log that ends below its checkpointed start.
+        # The next load would remove the records of a log that ends below its checkpointed start.
         written = self._checkpoint(directory, checkpoints.LOG_START_OFFSET, self._moved_starts)
         written &= self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
         if directory.cleaned:
@@ -737,14 +739,16 @@ class LogManager:
             with self._mutex:
                 handles = list(directory.partitions.values())
             handles += [handle for _, handle in self.futures.of(directory)]
-            # Many concurrent syncs share the file system's journal, so there are far more threads than disks.
+            # One commit of the file system's journal serves many concurrent syncs, so there are far more threads than
+            # disks.
             some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
             parts = [handles[at : at + some] for at in range(0, len(handles), some)]
             with self._make_pool(SHUT_THREADS, "kafkacore-shut") as pool:
                 shut = list(pool.map(_shut_all, parts))
             if not all(shut):
                 self.fail(directory)
-        # With the mark and an old start, the node would bring deleted records back.
+        # If a directory were marked but its log start checkpoint were old, the next start would bring deleted records
+        # back.
         clean = clean and _insist(self._checkpoint_all)
         self.check_directories()
         for directory in self._directories:

@@ -365,7 +365,7 @@ class Cluster:
         return found
 
     def _may_exist(self, topic: str, partition: int) -> bool:
-        """Returns whether the active controller knows the partition. Without an active controller, nobody can tell."""
+        """Returns whether the active controller knows the partition. Returns True if there is no active controller."""
         active = self.controller.current
         found = None if active is None else active.image.topic(topic)
         return active is None or (found is not None and active.image.partition(found, partition) is not None)

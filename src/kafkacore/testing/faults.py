@@ -128,9 +128,9 @@ class RequestFault(Fault):
         torn_bytes: int | None = None,
         **limits: Any,
     ) -> None:
-        """`waits_seconds` delays the request by the broker's clock. `error` replaces the handlers' response. `drops`
-        closes the connection "before" or "after" the request is handled. If `torn_bytes` is set, only this number of
-        bytes of the response is sent."""
+        """`waits_seconds` delays the request; the broker's clock measures the delay. `error` replaces the handlers'
+        response. `drops` closes the connection "before" or "after" the request is handled. If `torn_bytes` is set, only
+        this number of bytes of the response is sent."""
         super().__init__(what, api, **limits)
         self.waits_seconds = waits_seconds
         self.error = error
@@ -155,8 +155,7 @@ class RequestFault(Fault):
 
 
 def named_topics(request: Any, name_of: Callable[[Any], str | None]) -> list[str]:
-    """Returns the topics of a request for an API in TOPIC_LISTS. `name_of` maps topic ids to names. An empty result
-    means all topics."""
+    """Returns the topics of a request for an API in TOPIC_LISTS. `name_of` maps topic ids to names."""
     field, _ = TOPIC_LISTS[request.API_KEY]
     return [name for each in getattr(request, field) or () if (name := topic_name(each, name_of))]
 

@@ -33,8 +33,8 @@ _DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
 
 class Member(NamedTuple):
     """A member of a group. `assignment` contains the partitions of a consumer by topic. It is empty for other protocols
-    and during a rebalance. Brokers do not check the bytes that a group's leader sends: if they are not a consumer's
-    assignment, `assignment` is also empty."""
+    and during a rebalance. Brokers do not check the bytes that a group's leader sends: if the bytes are not a
+    consumer's assignment, `assignment` is also empty."""
 
     member_id: str
     instance_id: str | None

@@ -59,8 +59,8 @@ class Links:
             return (source, target) not in self._cut | self._dead
 
     def reset(self, node_id: int) -> None:
-        """Ends the isolation of a node whose process has died, and closes its connections, as the node's operating
-        system would."""
+        """Ends the isolation of a killed node, and closes its connections, as an operating system does for a killed
+        process."""
         with self._mutex:
             self._dead = {link for link in self._dead if node_id not in link}
         for each in self._all():
@@ -84,8 +84,7 @@ class Links:
         return await loop.create_connection(lambda: _LinkedProtocol(self, source, target, factory()), host, port)
 
     def watch(self, source: int, address: Address, connection: NativeConnection) -> Callable[[], None]:
-        """Stops reads and writes of a native connection whenever its link is cut. The caller ends this with the
-        returned function."""
+        """Stops reads and writes of a native connection whenever its link is cut. The returned function ends this."""
         key = object()
         target = self._addresses.get(address)
         if target is None:

@@ -34,8 +34,8 @@ def api_named(name: str | int) -> Api:
 
 
 def error_named(error: str | int) -> ErrorCode:
-    """Returns the error with this name or code, or this ErrorCode: `"NOT_ENOUGH_REPLICAS"` or 19. Raises UnknownName,
-    also for NONE."""
+    """Returns the error with this name or code: `"NOT_ENOUGH_REPLICAS"`, 19 or an ErrorCode. Raises UnknownName, also
+    for NONE."""
     if isinstance(error, str):
         for code in ErrorCode.all():
             if code.name == error.upper() and code:

@@ -67,8 +67,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Keeps pytest from rewriting the asserts of kafkacore. pytest rewrites the asserts of every package with a plugin,
     but no test needs explanations of kafkacore's own asserts, and the import would take several times as long. In
-    addition, nodes import modules on threads, and in CPython 3.11 two threads cannot parse at the same time
-    (gh-106905). pytest has no public option to turn the rewriting off."""
+    addition, pytest parses the modules that it rewrites. Nodes import modules on threads, and in CPython 3.11 two
+    threads cannot parse at the same time (gh-106905). pytest has no public option to turn the rewriting off."""
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("kafkacore")
     getattr(hook, "_marked_for_rewrite_cache", {}).clear()
@@ -231,7 +231,7 @@ def _show_lines(report: pytest.TestReport, config: pytest.Config) -> None:
 
 
 def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) -> None:
-    """Removes the kit's own frames from an error that kafkacore raised on purpose, so that the traceback ends at the
+    """Removes kafkacore's own frames from an error that kafkacore raised on purpose, so that the traceback ends at the
     test's line. Other errors keep all their frames, because they may be bugs in kafkacore."""
     wanted = TimeoutError, ValueError, pytest.UsageError
     if not (type(failure.value).__module__.startswith("kafkacore.") or isinstance(failure.value, wanted)):

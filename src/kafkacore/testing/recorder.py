@@ -215,8 +215,8 @@ class Requests:
         topic: str | None = None,
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> RecordedRequest:
-        """Waits until `count` matching requests have arrived, and returns the last of them. With `answered`, also waits
-        for the response to this request.
+        """Waits until `count` matching requests have arrived, and returns the last of them. With `answered`, only
+        requests with a response count.
 
         Raises UnknownName, NothingRecorded, and RequestNotSeen, which shows the other requests.
         """

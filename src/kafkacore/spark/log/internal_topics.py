@@ -64,8 +64,8 @@ def _json(value: Any) -> str | None:
 
 
 class AbortedTransactions:
-    """The aborted transactions of a partition, according to its transaction indexes. Reads them when it first needs
-    them."""
+    """The aborted transactions of a partition, according to its transaction indexes. Reads the indexes when it first
+    needs them."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -45,13 +45,13 @@ class Replica(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The file that holds a segment's records, as it was when it was listed. If `active`, the broker appends to the
-    segment.
+    """The file that holds a segment's records, as it was at the time of the listing. If `active`, the broker appends to
+    the segment.
 
     `next_offset` is the base offset of the next segment, or None for the last segment. `inode` and `modified_ns` serve
-    to detect that the cleaner has put another file in the place of the listed one. They do not include the device,
-    because a network file system has another device number on each machine. `inode` is None for a snapshot, which
-    nothing replaces.
+    to detect that the cleaner has put another file in the place of the listed one. The device is left out, because the
+    device number of a network file system differs between machines. `inode` is None for a snapshot, which nothing
+    replaces.
     """
 
     replica: Replica
@@ -64,7 +64,7 @@ class Segment(NamedTuple):
     modified_ns: int = 0
 
     def is_at(self, path: str) -> bool:
-        """Returns whether the file at `path` is the listed one. The last segment may have grown since then."""
+        """Returns whether the file at `path` is the listed one. The last segment may have grown since the listing."""
         try:
             found = os.stat(path)
         except FileNotFoundError:

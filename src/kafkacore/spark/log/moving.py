@@ -15,7 +15,7 @@ from kafkacore.storage.names import Kind
 
 # The pauses between listings. Together they take a second. A running broker needs less time between the two renames. A
 # replica stays live in both directories if the broker was killed between the renames, or if the directories belong to
-# two brokers with the same id.
+# two brokers with the same id. In these cases, the listing after the last pause counts.
 _PAUSES_S: Final = tuple(0.002 * (1 << number) for number in range(9))
 
 

@@ -1,4 +1,5 @@
-"""Plans and runs a read of log directories. There is a task for each part of a segment, or for each log directory."""
+"""Plans and runs a read of log directories. Each task reads a part of a segment, or the small files of a log
+directory."""
 
 from collections.abc import Iterator
 from typing import Any

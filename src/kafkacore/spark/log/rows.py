@@ -1,4 +1,4 @@
-"""Makes Arrow batches from single Python rows, for the tables of decoded records and for damage."""
+"""Makes Arrow batches from single Python rows: decoded records, the contents of small files, and damage."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

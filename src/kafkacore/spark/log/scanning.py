@@ -55,8 +55,8 @@ def opened(split: Split, open_file: Callable[[str, Split], _File]) -> tuple[_Fil
     finds the segment that now covers the split's offsets. From this segment it reads the batches whose base offsets are
     in the split.
 
-    Some tasks may see the file before the cleaner replaces it, and others afterwards. Still no record is missing or
-    doubled. The splits of a replica divide its offsets among them without a gap or an overlap. The cleaner does not
+    Some tasks may see the file before the cleaner replaces it, and others afterwards. Even then, no record is missing
+    or doubled. The splits of a replica divide its offsets among them without a gap or an overlap. The cleaner does not
     join or divide batches, and a batch keeps its base offset. The cleaner may join segments, but does not divide them.
     So each batch that the cleaner keeps belongs to the same split before and after, and is in one file.
 
@@ -88,7 +88,7 @@ def _located(split: Split) -> tuple[str, Split] | None:
     if split.segment.inode is None:
         return None
     covering = [each for each in segments(split.segment.replica) if each.base_offset <= split.first_offset]
-    if not covering:  # retention has deleted it
+    if not covering:  # retention has deleted the split's records
         return None
     segment = covering[-1]
     start, end = _range(segment, split.first_offset, split.next_offset)

@@ -108,8 +108,8 @@ def _entries(suffix: str, data: bytes, base_offset: int) -> Iterator[dict[str, A
         for _producer, first, last, _stable in aborted_transactions(data):
             yield {"offset": first, "position": last}
     elif suffix == names.TIME_INDEX:
-        # The file of an active segment ends with preallocated space, which consists of zeros. If the only entry
-        # consists of zeros, it belongs to a record with timestamp 0.
+        # The time index of an active segment ends with preallocated space, which consists of zeros. But if a file has
+        # only one entry, and the entry consists of zeros, the entry belongs to a record with timestamp 0.
         times, offsets = time_entries(data, base_offset)
         used = len(times)
         while used and len(times) > 1 and (times[used - 1], offsets[used - 1]) == (0, base_offset):

@@ -63,7 +63,7 @@ def _sound_cuts(
             if position - last < split_bytes or segment.size - position < split_bytes:
                 continue
             batch = scan.batch_at(position, _WHOLE)
-            if batch is None or batch[1] != offset:  # the index belongs to another log
+            if batch is None or batch[1] != offset:  # the index does not match the segment
                 return []
             if magic_of(scan) < STABLE_MAGIC:
                 continue

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import datasource
 
 # No record of a batch is later than the batch's maxTimestamp, which the time index contains. A batch's baseTimestamp
-# can be later than its records: a producer's clock may be ahead of the broker that sets LogAppendTime, and the cleaner
-# stores a delete horizon in this field (KIP-534).
+# can be later than its records: a producer's clock may be ahead of the clock of a broker that sets LogAppendTime, and
+# the cleaner stores a delete horizon in this field (KIP-534).
 _COLUMNS: Final = {"records": ("timestamp",), "batches": ("maxTimestamp",)}
 _DECODED: Final = ("timestamp",)
 _LOWER_BOUNDS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "EqualTo"})
@@ -82,7 +82,7 @@ def _first_wanted(segment: Segment, since_ms: int) -> tuple[int, int]:
         found = _batch_before(_read(stem + names.OFFSET_INDEX), segment, older)
     except (OSError, CorruptBatchError):
         return everything
-    # Otherwise the cleaner has replaced the file meanwhile, and this is a position in another file.
+    # If the cleaner has replaced the file meanwhile, `found` is a position in another file.
     return found if found is not None and segment.is_at(segment.path) else everything
 
 

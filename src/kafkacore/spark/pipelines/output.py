@@ -29,7 +29,7 @@ def check_output(output: str, inputs: Sequence[str]) -> None:
 
 def check_table(path: str, inputs: Sequence[str]) -> None:
     """Raises OutputError if the directory of a table is a path of `inputs`, or contains one. The table would replace
-    it."""
+    this input."""
     table = Path(path).resolve()
     for each in _matches(inputs):
         if each.resolve().is_relative_to(table):

@@ -2,8 +2,8 @@
 input is one row for each partition.
 
 Each broker has two loads: the bytes that it holds, and the bytes per second that are appended to its replicas. The unit
-of each load is its mean over all brokers. The excess of a load is what it has above the mean plus TOLERANCE. The strain
-of a broker is the sum of the squares of both excesses. So a move may add a little to one load if it takes much from the
+of each load is its mean over all brokers. The excess of a load is the part above the mean plus TOLERANCE. The strain of
+a broker is the sum of the squares of both excesses. So a move may add a little to one load if it takes much from the
 other.
 
 The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
@@ -138,7 +138,7 @@ class _Plan:
         rates = self._shares([one.rate for one in partitions])
         self.shares = list(zip(sizes, rates, strict=True))
         # A move costs the bytes of the replica, and some work that is equal for all replicas. This work costs as much
-        # as the bytes of a mean replica.
+        # as the bytes of a replica of mean size.
         self.mean_share = len(self.targets) / max(sum(self.counts), 1)
         self.held = {
             broker: (sum(sizes[index] for index in on), sum(rates[index] for index in on))
@@ -229,7 +229,7 @@ class _Plan:
         """Moves replicas away from the fullest broker that can give one. Stops when no move reduces the strain."""
         stuck: set[int] = set()
         moved = True
-        while moved:  # a move can make room for a broker that was stuck before
+        while moved:  # after a move, a broker that was stuck may be able to give a replica
             stuck.clear()
             moved = False
             while (donor := self._fullest(stuck)) is not None:
@@ -246,9 +246,9 @@ class _Plan:
         return max(donors, key=lambda broker: (max(self.held[broker]), -broker), default=None)
 
     def _best_move(self, donor: int, *, followers_only: bool) -> tuple[int, int] | None:
-        """Returns the best move from `donor`: the partition, and the broker that gets the replica. Among the brokers
-        that can take a replica, chooses the broker with the least of the load that is larger on the donor. The best
-        move to this broker is the one that reduces the strain most for its cost."""
+        """Returns the best move from `donor`: the partition, and the broker that gets the replica. One of the two loads
+        is larger on the donor. Among the brokers that can take a replica, chooses the broker with the least of this
+        load. The best move to this broker is the one that reduces the strain most for its cost."""
         load = self.held[donor].index(max(self.held[donor]))
         before = self.strain(donor) - _GAIN
         gains = [
@@ -270,15 +270,15 @@ class _Plan:
     # --- leaders ---
 
     def even_out_leaders(self) -> None:
-        """Evens out preferred leaders. A broker with too many hands a leadership to a broker that has a replica of the
-        partition. That broker may hand another leadership on, along a chain that ends at a broker with too few. If no
-        chain reaches a broker, it holds too few replicas to lead its share, so the smallest leader replicas move
-        there."""
+        """Evens out preferred leaders. A broker that leads too many partitions passes a leadership to a broker that has
+        a replica of the partition. The second broker may pass on another leadership, along a chain that ends at a
+        broker that leads too few. A broker that no chain reaches holds too few replicas to lead its share, so the
+        smallest leader replicas move to this broker."""
         led: dict[int, set[int]] = {broker: set() for broker in self.on}
         for index, replicas in enumerate(self.replicas):
             led[replicas[0]].add(index)
         moved = True
-        while moved:  # a leader replica that moved can open another chain
+        while moved:  # the move of a leader replica can make another chain possible
             self._hand_over_leaders(led)
             moved = self._move_leaders(led)
 
@@ -291,8 +291,8 @@ class _Plan:
                     led[target].add(index)
 
     def _move_leaders(self, led: dict[int, set[int]]) -> bool:
-        """Moves one leader replica at a time away from the broker with the most leaders. The smallest leader moves
-        first. Returns whether any leader replica moved."""
+        """Moves one leader replica at a time away from the broker with the most leaders. The smallest leader replica
+        moves first. Returns whether any leader replica moved."""
         moved = False
         smallest = {
             broker: sorted(indexes, key=lambda index: (-max(self.shares[index]), index))

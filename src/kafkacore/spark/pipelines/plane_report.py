@@ -125,9 +125,9 @@ def separation(entries: DataFrame, *, per: str = "1 second", limit_ms: float = 1
 
     A period is busy if client requests waited longer than `limit_ms` on average. Returns log, plane, `work` (`control`
     or `data`), `busy` (whether the period was busy), requests, waited and late as in `saturation`, and `queue`, an
-    array of the time in the request queue at QUANTILES. If control requests have their own plane, they wait no longer
-    in busy periods than in other periods. The cost is one more aggregation over the entries, and a join with one row
-    for each log and period.
+    array of the time in the request queue at QUANTILES. If control requests have their own plane, their waits are as
+    short in busy periods as in other periods. The cost is one more aggregation over the entries, and a join with one
+    row for each log and period.
     """
     of_control = F.col("api").isin(*CONTROL_APIS) | F.col("plane").isin(*_CONTROL_PLANES)
     marked = entries.withColumn("work", F.when(of_control, "control").otherwise("data")).withColumn(

@@ -64,7 +64,7 @@ def lines(axes: Any, points: Sequence[tuple[str, object, float]], unit: str) -> 
 
 
 def curves(axes: Any, rows: Sequence[tuple[str, Sequence[float]]], shares: Sequence[float], unit: str) -> None:
-    """Draws the distribution of each row: at each value, the share of requests that is not above it. A row has a
+    """Draws the distribution of each row: for each value, the share of requests with at most this value. A row has a
     value for each of `shares`. The axis is linear below 0.1 and logarithmic above."""
     for name, values in rows:
         axes.step(values, shares, where="post", label=name)
@@ -101,5 +101,5 @@ def spans(axes: Any, replicas: Sequence[Row], findings: Sequence[Row]) -> None:
 
 
 def _legend(axes: Any) -> None:
-    """Places the legend outside the plot, where the plot does not hide it."""
+    """Places the legend to the right of the plot, so that it covers no data."""
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

@@ -177,8 +177,9 @@ def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFra
     contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition. A
     log without records ends where its last segment begins.
 
-    `segments` and `checkpoints` were read before the batches, and `later` is the table `segments` as it was after them.
-    The `start` of a log is the later one. If all batches of a log were deleted meanwhile, this is also its `end`.
+    `segments` and `checkpoints` were read before the batches. `later` is the table `segments`, read again after the
+    batches. The `start` of a log is the greatest start in these tables. If all batches of a log were deleted meanwhile,
+    this is also its `end`.
     """
     logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
     files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
@@ -255,8 +256,8 @@ def _absent(bounds: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def _gaps(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns gaps and overlaps. A gap is a range of offsets between two batches of a replica that no batch covers, and
-    that is not below the start of the log. Batches that share offsets overlap."""
+    """Returns gaps and overlaps. A gap is a range of offsets that no batch of a log covers, between the log's start and
+    its last batch. Batches that share offsets overlap."""
     order = Window.partitionBy(*_REPLICA).orderBy("baseOffset", "lastOffset")
     ends = batches.withColumn("before", F.max("lastOffset").over(order.rowsBetween(Window.unboundedPreceding, -1)) + 1)
     holes = (
@@ -369,6 +370,6 @@ def _outside_of(keys: DataFrame, aborted: DataFrame) -> DataFrame:
 
 
 def _first_of(found: DataFrame) -> DataFrame:
-    """Returns the finding with the lowest offset of each replica."""
+    """Returns each replica's finding with the lowest offset."""
     order = Window.partitionBy(*_REPLICA).orderBy("offset")
     return found.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == 1).drop("rank")

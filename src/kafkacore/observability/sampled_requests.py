@@ -46,7 +46,7 @@ class SampledRequestLog:
 
     When the file would exceed `max_bytes`, it is renamed to `path`.1, and replaces an older file of this name. `close`
     writes the remaining samples, so call it after the planes have stopped. Raises RequestLogError if the file cannot be
-    opened, or another node writes to it.
+    opened, or if another node writes to the file.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class BoundedFile:
         if self._handle < 0:
             self._open()
         if self._size and self._size + len(data) > self._max_bytes:
-            with contextlib.suppress(FileNotFoundError):  # the file was already moved away by somebody else
+            with contextlib.suppress(FileNotFoundError):  # another program has already moved the file away
                 os.replace(self.path, f"{self.path}.1")
             self.close()
             self._open()

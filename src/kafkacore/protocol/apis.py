@@ -200,8 +200,8 @@ def former_apis() -> dict[int, Api]:
 @cache
 def zookeeper_apis() -> dict[int, Api]:
     """Returns every API of a broker in ZooKeeper mode. An API has the versions that both 3.9 and this release serve,
-    because 4.x has removed the oldest versions of some APIs. An API that 4.x has removed completely has all its
-    versions."""
+    because 4.x has removed the oldest versions of some APIs. An API that 4.x has removed completely has all
+    versions of 3.9."""
     served = {}
     for key, former in former_apis().items():
         current = current_apis().get(key)

@@ -114,8 +114,8 @@ FEATURES: Final = {
 }  # fmt: skip
 
 
-# The features that a kafkacore node implements. A node keeps other features that Kafka has finalised, but does not
-# finalise them itself, because clients would rely on a feature that no node serves.
+# The features that a kafkacore node implements. A node keeps other features that an Apache Kafka node has finalised,
+# but does not finalise them itself, because clients would then rely on a feature that no node serves.
 HONOURED: Final = frozenset({METADATA_VERSION, KRAFT_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION})
 
 

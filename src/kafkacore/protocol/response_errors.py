@@ -1,5 +1,5 @@
-"""Knows where the response of each API contains errors. The same table serves to make error responses and to read
-errors.
+"""The table in this module says where the response of each API contains errors. Functions use the table to make error
+responses and to read errors.
 
 A response has an error code at its top level, unless the table says otherwise. The table lists the items of a response
 that have their own codes: topics, partitions, resources and groups.
@@ -17,9 +17,10 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 
 NEVER: Final = 0x7FFF  # a version number that means "never"
-# Stands for the name of a field of the response: the request groups these items in a list, but the response does not.
+# The `Items.field` of items that the request groups in a list (`Items.asked`), but the response does not.
 FLAT: Final = ""
-ITSELF: Final = ""  # stands for the name of a field of the request's item: the item is itself a plain value
+# Takes the place of the name of a request's field in `Items.copied`: the item in the request is the value to copy.
+ITSELF: Final = ""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

@@ -48,7 +48,7 @@ def explain(error_number: int) -> str:
 
 def finish(step: Callable[..., Result], *arguments: Any) -> Result:
     """Runs a step that must not fail for want of a file descriptor, and returns its result. If no descriptor is free,
-    waits for one for up to 30 s, as native code does (log/jobs.pxd), and runs the step again. Blocking. Raises
+    waits for one for up to 30 s, as native code does (log/jobs.pxd), and runs the step again. The call blocks. Raises
     OSError."""
     for _ in range(WAIT_ROUNDS):
         try:

@@ -62,8 +62,8 @@ class Runtime:
     @classmethod
     def shared(cls, data_processors: int | None = None) -> Runtime:
         """Returns the Runtime that all nodes of the process share. The caller must call `release` once for each call of
-        `shared`. `data_processors` is num.network.threads, if the node sets this key. If several nodes set it, the
-        largest number applies."""
+        `shared`. `data_processors` is num.network.threads, if the node sets this key. A later node can raise the
+        number, but not lower it."""
         with cls._lock:
             if cls._shared is None or cls._shared._pid != os.getpid():
                 cls._shared = cls(data_processors)

@@ -78,7 +78,7 @@ class Share:
 
 
 class Distribution:
-    """Counts how many values, in milliseconds, were at most 1, 2, 4 and so on since the start."""
+    """Counts the values since the start, in milliseconds, in buckets with the upper bounds 1, 2, 4 and so on."""
 
     bounds: Final = tuple(float(1 << power) for power in range(17))
 

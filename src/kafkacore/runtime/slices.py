@@ -93,7 +93,7 @@ class _Turns:
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._waiting:
             future = self._waiting.popleft()
-            if not future.done():  # the future has been cancelled
+            if not future.done():  # a future that is done here was cancelled
                 future.set_result(None)
                 break
         if self._waiting:

@@ -31,7 +31,7 @@ class Workers(Executor):
         self._threads = threads
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, name)
-        self._left: set[Future[Any]] = set()  # unfinished work of previous pools, for which nothing else waits
+        self._left: set[Future[Any]] = set()  # unfinished work of all pools; nothing else waits for previous pools
 
     @property
     def threads(self) -> int:

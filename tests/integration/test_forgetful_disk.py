@@ -35,6 +35,9 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
+# The log lines of a node that could not sync a metadata snapshot, or the mark of committed records (docs/recovery.md).
+# The node continues with the file from before, and writes a new file later.
+SPARE_FILES = ("no snapshot could be made", "the mark of committed records was not written")
 # The test takes this many ids from a block of 1000. So the node has already requested the next block when the test
 # ends.
 PRODUCER_IDS = 950
@@ -201,11 +204,11 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
 
 
 def has_given_up(process: NodeProcess) -> bool:
-    """Returns whether the node has ended with an error. If the sync of a metadata snapshot fails, the node continues
-    and writes the snapshot again."""
+    """Returns whether the node has ended with an error, or has given up a file without which it can continue (see
+    SPARE_FILES)."""
     status = process.child.process.poll()
     assert status != 0, "the node exited with 0 in spite of the failed sync"
-    return status is not None or "no snapshot could be made" in process.log.read_text(errors="replace")
+    return status is not None or any(given_up in process.log.read_text(errors="replace") for given_up in SPARE_FILES)
 
 
 def failing_syncs(recording: Recording) -> list[int]:

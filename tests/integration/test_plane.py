@@ -740,6 +740,26 @@ def test_address_can_have_its_own_limit(serve: Callable[..., Serving]) -> None:
     assert serving.peer().is_closed()
 
 
+@pytest.mark.parametrize("later", [2, 5])
+def test_address_keeps_its_limit_when_another_name_of_it_is_removed(serve: Callable[..., Serving], later: int) -> None:
+    before, after = (("localhost", 3), ("127.0.0.1", 2)), (("127.0.0.1", later), ("127.0.0.2", 1))
+    serving = serve(max_connections_per_ip=1, max_connections_per_ip_overrides=before)
+    limits = PlaneLimits(max_connections_per_ip=1, max_connections_per_ip_overrides=after)
+    serving.plane.loop.call(serving.plane.set_limits, limits)
+    assert serving.peer().ask(b"in") == b"in"
+
+    def enters() -> bool:
+        peer = serving.peer()
+        with contextlib.suppress(EOFError, OSError):
+            return peer.ask(b"in") == b"in"
+        peer.socket.close()
+        return False
+
+    for _ in range(later - 1):
+        until(enters)
+    assert not enters()
+
+
 def test_connection_waits_when_the_plane_is_at_max_connections(serve: Callable[..., Serving]) -> None:
     serving = serve(max_connections=2)
     assert [serving.peer().ask(b"in") for _ in range(2)] == [b"in", b"in"]

@@ -113,8 +113,7 @@ class Plane:
         self._caches = {key: ApiCache() for key in cached_apis}
         for key, answers in self._caches.items():
             self.native.install(key, answers.slot.api())
-        for host, limit in self.limits.max_connections_per_ip_overrides:
-            self._limit(host, limit)
+        self._limit_addresses(self.limits.max_connections_per_ip_overrides)
         for processor in self.processors:
             processor.serve(self.native)
         runtime.watch_fork(self)
@@ -175,17 +174,19 @@ class Plane:
         was, self.limits = self.limits, limits
         self.native.sample_requests(limits.sampled_request_log_every)
         self.native.set_connection_limits(limits.max_connections, limits.max_connections_per_ip)
-        before, now = dict(was.max_connections_per_ip_overrides), dict(limits.max_connections_per_ip_overrides)
-        for host in before.keys() | now.keys():
-            if before.get(host) != now.get(host):
-                asyncio.get_running_loop().run_in_executor(None, self._limit, host, now.get(host, NO_OVERRIDE))
+        before, now = was.max_connections_per_ip_overrides, limits.max_connections_per_ip_overrides
+        if before != now:
+            # A removed name and a remaining name may have the same address, so the removals come first.
+            overrides = [(host, NO_OVERRIDE) for host, _ in before if host not in dict(now)] + [*now]
+            asyncio.get_running_loop().run_in_executor(None, self._limit_addresses, overrides)
         self._acceptor.limit_plane(self.native, limits.per_second())
         for number in range(self._accepting):
             self._acceptor.limit(self.native, number, *limits.own(self._listeners[number].name))
 
-    def _limit(self, host: str, limit: int) -> None:
-        for address in _addresses(host):
-            self.native.limit_address(address, limit)
+    def _limit_addresses(self, overrides: Iterable[tuple[str, int]]) -> None:
+        for host, limit in overrides:
+            for address in _addresses(host):
+                self.native.limit_address(address, limit)
 
     def _accept(self) -> None:
         self._acceptor.limit_plane(self.native, self.limits.per_second())

@@ -352,9 +352,10 @@ class ControlRequests:
             was_created_again = ids[0] != ids[1] and not any(map(is_made, ids))
             if was_created_again or (self._node_id not in state.replicas and state.leader_epoch > known.leader_epoch):
                 LOG.info(
-                    "%s-%d: this broker gives up its role in leader epoch %d, because it is not among the replicas of "
-                    "leader epoch %d: %s",
-                    topic.name, known.partition, known.leader_epoch, state.leader_epoch, list(state.replicas),
+                    "%s-%d: this broker gives up its role in leader epoch %d, because %s (epoch %d, replicas %s)",
+                    topic.name, known.partition, known.leader_epoch,
+                    "the topic was deleted and created again" if was_created_again else "it is not among the replicas",
+                    state.leader_epoch, list(state.replicas),
                 )  # fmt: skip
                 yield role_of(TopicKey(topic.name, topic.topic_id), known, NO_LEADER)
 

@@ -100,7 +100,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         else:
             yield first, line
             line = ""
-    # Java reads a backslash at the end of the file as an empty key, unless CR LF follows the backslash.
+    # Java reads a backslash in the last line as an empty key if it ends the file, or only LF or only CR follows.
     if line or (continued == len(natural) > 0 and not text.endswith("\r\n")):
         yield first, line
 

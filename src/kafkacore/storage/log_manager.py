@@ -199,9 +199,9 @@ class LogManager:
     def _settle_doubles(
         self, place_of: Callable[[str, int], str | None], why_stray: Callable[[PartitionHandle], str | None]
     ) -> None:
-        """Decides between two logs of one partition. Two directories have a log of the partition if a crash interrupted
-        a move between its two renames. Both logs are stray if the topic was deleted, or the replica reassigned, while
-        the node was down."""
+        """Decides between two logs of one partition. Two directories have a log of the partition if a crash came after
+        the first of the two renames of a move. Both logs are stray if the topic was deleted, or the replica reassigned,
+        while the node was down."""
         seen: set[Key] = set()
         doubles: set[Key] = set()
         for directory in self._directories:
@@ -369,7 +369,7 @@ class LogManager:
             # The failed write has taken the log directory offline. The log stays listed, so that requests for it get
             # KAFKA_STORAGE_ERROR, and the caller still gets the topic's other logs.
             LOG.error("the topic id could not be written: %s", error.strerror)  # noqa: TRY400 - the disk is at fault
-            # An offline log takes the id without its file.
+            # An offline log keeps the id in memory, and does not write partition.metadata.
             handle.assign_topic_id(topic_id)
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
@@ -413,7 +413,7 @@ class LogManager:
                         handle = directory.partitions.pop(key)
                         directory.cleaned.pop(key, None)
                         self.compactions.disturb(key)
-                # The log is no longer listed, so that no other thread can create its future log again.
+                # The log has left `partitions`, so from now on no other thread can create a future log for it.
                 self.futures.drop(key, kind)
                 if directory is None:
                     continue

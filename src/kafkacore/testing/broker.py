@@ -46,7 +46,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
-        # The first member of a group does not wait for other members, as in Apache Kafka's own test setups.
+        # With 0, the first member of a group does not wait for other members. Apache Kafka's own tests also use 0.
         "group.initial.rebalance.delay.ms": "0",
         # When a test moves the clock by an hour, the clients must not count as idle for an hour.
         "connections.max.idle.ms": "2147483647",
@@ -65,14 +65,14 @@ class BrokerClosed(RuntimeError):
 
 
 class Broker:
-    """A broker that listens on a free port of 127.0.0.1 as soon as it is constructed. `close` removes all its files,
-    threads and sockets.
+    """A broker that listens on a free port of 127.0.0.1 as soon as it is constructed. `close` ends all its threads,
+    closes its sockets and removes its temporary files.
 
     The broker creates `topics`, which is a list of names, or a mapping from each name to its number of partitions.
     `configs` sets keys of server.properties. `time` is "running" or "frozen". A frozen clock starts at `start_ms` (by
     default the current time). With `record`, the broker records the requests of clients from the start (see
-    `requests`). The broker keeps its files in `directory`, also after `close`. Without `directory`, it uses a temporary
-    directory, in memory if the machine has /dev/shm.
+    `requests`). The broker keeps its files in `directory`, and `close` leaves them there. Without `directory`, the
+    broker uses a temporary directory, in memory if the machine has /dev/shm.
 
     Raises OSError, and ConfigError for a value or topic that Kafka refuses. Warns about keys that have no effect.
     """
@@ -137,8 +137,8 @@ class Broker:
         self._intercept()
 
     def stop(self) -> None:
-        """Shuts the broker down cleanly. `start` starts it again. Faults of requests remain, and faults of the disk
-        end.
+        """Shuts the broker down cleanly. `start` starts it again. A stop ends the faults of the disk, but not the
+        faults of requests.
 
         Idempotent.
         """

@@ -365,8 +365,9 @@ cdef int note_checked(Log *log, const uint8_t *records, size_t size, int file) n
 
 cdef int64_t next_base(const Log *log, const BatchesResult *checked) noexcept nogil:
     """Returns the base offset of the new segment for these batches. This is the log end offset even if the first batch
-    begins later, because a load would take a gap between two segments for a lost end of the earlier one. Two kinds of
-    gaps stay: a gap that is too large for the new segment's indexes, and a gap into which the log was truncated."""
+    begins later, because after a gap between two segments, a load would assume that the earlier segment has lost its
+    end. Two kinds of gaps stay: a gap that is too large for the new segment's indexes, and a gap into which the log was
+    truncated."""
     return log.end_offset if checked.last_offset - log.end_offset <= LAST_RELATIVE_OFFSET else checked.first_offset
 
 

@@ -2,10 +2,10 @@
 session depends on the number of changed partitions, not on the size of the session.
 
 A reader has a `Changes`, which is the list of its changed partitions. For each of its partitions, it also has a
-`Change`, which watches the partition. The partition lists every `Change` that watches it (`Partition.readers`). A
-thread may move the log end, the high watermark, the last stable offset or the log start offset of the partition, or
-change the role or the ISR of the partition. The thread then marks each `Change` in this list under `Log.lock`: it puts
-the `Change` into `Changes.marked`. The reader takes each marked `Change` and looks at its partition. If the reader
+`Change`, which watches the partition. The partition lists every `Change` that watches it (`Partition.readers`). When
+a thread moves the log end, the high watermark, the last stable offset or the log start offset of the partition, or
+changes the role or the ISR of the partition, it marks each `Change` in this list under `Log.lock`: it puts the
+`Change` into `Changes.marked`. The reader takes each marked `Change` and looks at its partition. If the reader
 cannot finish with the partition, it marks the `Change` again. A mark stays until the reader takes it. Further changes
 of the partition set no second mark.
 

@@ -39,7 +39,7 @@ _MAX_ID_PREFIX_BYTES = 0x7FFF - len("-00000000-0000-0000-0000-000000000000")
 
 
 class Joining:
-    """Handles one JoinGroup, until it is answered, or parked (kept without an answer) until the rebalance has ended."""
+    """Handles one JoinGroup: either answers it, or parks it (keeps it without an answer) until the rebalance ends."""
 
     def __init__(self, core: Core, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
         self._core = core
@@ -231,7 +231,7 @@ class Joining:
     def _record_replaced(
         self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
     ) -> None:
-        """Writes the new id of a static member, which the group already uses. The rest of the group remains the same
+        """Writes the new id of a static member. The group already uses this id, and has not changed otherwise
         (KIP-814). If the write fails, the group takes the old id back. If the commit takes too long, the new id stays,
         because the log may contain it, and the client retries."""
         core, version = self._core, self._parked.api_version

@@ -138,8 +138,9 @@ class ZooKeeperAdmin:
         return decision.response
 
     async def _write_topics(self, writes: Mapping[str, tuple[Multi, Multi]]) -> dict[str, ErrorCode]:
-        """Creates each topic with the first of its two writes. If an earlier topic of the same name has left settings
-        behind, tries the second write. Returns the errors of the topics that were not created."""
+        """Creates each topic. There are two writes for each: the first creates the topic. The second replaces the first
+        if an earlier topic of the same name has left settings behind. Returns the errors of the topics that were not
+        created."""
         names = list(writes)
         results = dict(zip(names, await self._submit([writes[name][0] for name in names]), strict=True))
         again = [name for name in names if results[name].code == Code.NODE_EXISTS and _failed_first(results[name])]
@@ -257,8 +258,8 @@ class ZooKeeperAdmin:
         return decision.response
 
     def _keys(self, view: MetadataImage, resources: Sequence[Any]) -> Work[list[ConfigKey]]:
-        """Returns the resources whose settings must be read. The decision refuses a topic or broker that does not
-        exist, whatever its settings are."""
+        """Returns the resources whose settings must be read. Leaves out topics and brokers that do not exist, because
+        the decision refuses them without reading any settings."""
         keys: dict[ConfigKey, None] = {}
         for each in resources:
             yield

@@ -75,7 +75,7 @@ class NodeLog:
 
     def replace_from(self, start: int, before: int | None, entries: tuple[Entry, ...]) -> None:
         keep = bisect_left(self.ends, start + 1)
-        # If no stored entry ends at `start` in the epoch `before`, the node has replaced the start of its log by a
+        # If no stored entry has the end offset `start` and the epoch `before`, the node has replaced older records by a
         # snapshot. So the stored entries are dropped.
         if keep and (self.ends[keep - 1] != start or before not in (None, self.entries[keep - 1].epoch)):
             keep = 0

@@ -42,7 +42,8 @@ from seeds import SEED
 
 BROKERS = (1, 2, 3, 4, 5, 70_000)  # the last id is too large for a table that is indexed by broker id
 TOPICS, PARTITIONS = 60, 5
-# Decisions differed in the last four: ELRs were not sorted, or the leader depended on the order of removed replicas.
+# With the last four seeds, decisions once differed: ELRs were not sorted, or the leader depended on the order of
+# removed replicas.
 SEEDS = (*range(SEED, SEED + 60), 2006, 4041, 4058, 5018)
 CONFIG = BrokerConfig(
     {

@@ -136,7 +136,7 @@ MODES = {"clean": (True, 0), "recovered": (False, 0), "partly recovered": (False
 
 
 def first_lost(name: str, damage: Damage, written: Written) -> int:
-    """Returns an offset. All records up to it must be unchanged."""
+    """Returns the offset below which all records must be unchanged."""
     if not name.endswith(".log"):
         return written.end_offset
     before = [base for position, base in batch_starts(written.files[name]) if position <= damage.at]
@@ -149,8 +149,8 @@ def first_lost(name: str, damage: Damage, written: Written) -> int:
 
 def is_trusted(name: str, mode: str, written: Written) -> bool:
     """Returns whether loading the log trusts the segment without checking it, as in Apache Kafka. Readers check the
-    segment's checksums. Only `kafkacore dump-log` finds damage that no checksum covers: in base offsets, or a file that
-    ends between two batches."""
+    segment's checksums. Only `kafkacore dump-log` finds damage that no checksum covers: a changed base offset, or a
+    file that ends between two batches."""
     point = {"clean": written.end_offset, "recovered": 0, "partly recovered": written.segments[-2]}[mode]
     return name.endswith(".log") and int(name[:20]) < point
 
@@ -189,7 +189,7 @@ def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -
     if served.end < least:
         return f"lost from {served.end}, {least} was before the damage: {served.wrong}"
     if mode == "recovered" and served.wrong:
-        # After the last batch, no other batch shows that its base offset is damaged.
+        # No batch follows the last one, so nothing shows that the last batch's base offset is damaged.
         is_last = least == max(written.batches) and unprotected(name, damage, written)
         return None if is_last else f"recovered, and {served.wrong} at {served.end}"
     if served.wrong and served.wrong.startswith("SILENT"):

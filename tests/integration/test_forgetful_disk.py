@@ -35,8 +35,8 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
-# The log lines of a node that could not sync a metadata snapshot, or the mark of committed records (docs/recovery.md).
-# The node continues with the file from before, and writes a new file later.
+# The log lines of a node that could not sync one of two files: a metadata snapshot, or the mark of committed records
+# (docs/recovery.md). The node continues with the previous file, and writes a new one later.
 SPARE_FILES = ("no snapshot could be made", "the mark of committed records was not written")
 # The test takes this many ids from a block of 1000. So the node has already requested the next block when the test
 # ends.

@@ -275,7 +275,7 @@ def test_longest_possible_group_id_works(found: Started) -> None:
 
 
 class Parked:
-    """The JoinGroup waits for another member, which does not rejoin."""
+    """A JoinGroup that waits for another member, which does not rejoin."""
 
     def __init__(self, started: Started, group: str = "g", rebalance_timeout_ms: int = 60_000, **fields: Any) -> None:
         host, port = started.bootstrap.rsplit(":", 1)

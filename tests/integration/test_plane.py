@@ -392,7 +392,7 @@ def test_connection_is_closed_and_counted_when_it_is_idle(serve: Callable[..., S
 
 
 def test_connection_is_closed_when_it_falls_idle_after_it_was_active(serve: Callable[..., Serving]) -> None:
-    """When the timer fires, the connection has been active meanwhile. So the plane must set the timer again. The
+    """When the timer fires, the connection has been active since the timer was set. So the plane must set it again. The
     plane's clock counts whole milliseconds, so the connection may close one millisecond early."""
     serving = serve(connections_max_idle_ms=200)
     peer = serving.peer()

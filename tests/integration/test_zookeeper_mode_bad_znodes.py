@@ -127,7 +127,7 @@ def test_node_goes_on_when_settings_cannot_be_used(zookeeper, tmp_path, operator
         serves(node, "events")
         if content in UNREADABLE:
             assert described(node, TOPIC, "events", "retention.ms") == "4242", "the settings stay as they were"
-    with running(zookeeper, tmp_path) as node:  # reads them at its start
+    with running(zookeeper, tmp_path) as node:  # the node reads the settings when it starts
         serves(node, "events")
         serves(node, "after")
         applied(node, operator, "after")

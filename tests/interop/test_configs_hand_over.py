@@ -1,4 +1,4 @@
-"""A directory that Apache Kafka 4.3 takes over from kafkacore, or kafkacore from Apache Kafka. Each shows the
+"""Apache Kafka 4.3 takes over a directory from kafkacore, and kafkacore then takes it back. Each shows the
 configurations that were made with the other.
 """
 

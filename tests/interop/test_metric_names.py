@@ -182,8 +182,9 @@ def test_gauges_of_a_controller_in_zookeeper_mode_are_the_same_as_in_3_9():
     assert ours - theirs == set()
 
 
-# A broker's connections to ZooKeeper, and its controller's to brokers. The names are literals in these classes, and the
-# words between `ZooKeeper` and `PerSec` are literals in ZooKeeperClient's constructor.
+# The metrics of a broker's connections to ZooKeeper, and of its controller's connections to brokers. The names are
+# literals in these classes, and the words between `ZooKeeper` and `PerSec` are literals in ZooKeeperClient's
+# constructor.
 ZOOKEEPER_CLASSES = (
     ("ControllerChannelManager", r"(Total)?QueueSize|RequestRateAndQueueTimeMs",
      ("kafka.controller.ControllerChannelManager", "kafka.controller.ControllerChannelManager$")),

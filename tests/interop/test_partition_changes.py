@@ -79,15 +79,15 @@ def test_partition_change_is_the_one_that_apache_kafkas_controller_makes(cases):
         told = case.get("record")
         other = row.leader == NO_LEADER or not set(row.last_known_elr) <= set(expected.replicas)
         if told is not None and asked["elr"] and other and told["last_known_elr"] in (None, [NO_LEADER]):
-            # Apache Kafka remembers that nobody led, or a replica that is gone. It does not remember the last member of
-            # the ISR and ELR.
+            # In the last known ELR, Apache Kafka stores that nobody led, or a replica that is gone, instead of the last
+            # member of the ISR and ELR.
             found = row if record is None else replayed(row, record)
             eligible = {*row.isr, *row.elr, row.leader, *row.last_known_elr}
             assert set(found.last_known_elr) <= eligible & set(found.replicas), case
             told["last_known_elr"] = None if record is None else record.last_known_elr
             case["after"]["last_known_elr"] = list(found.last_known_elr)
         if told is not None and set(told["eligible_leader_replicas"] or (NO_LEADER,)) == set(row.elr):
-            # Apache Kafka writes a record only to change the order of an ELR.
+            # Apache Kafka writes a record even if nothing but the order of an ELR changes.
             told["eligible_leader_replicas"], case["after"]["elr"] = None, list(row.elr)
             if (told["leader"], told["leader_recovery_state"]) == (-2, -1) and not any(map(told.get, LISTS_TOLD)):
                 assert record is None, case

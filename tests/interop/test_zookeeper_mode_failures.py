@@ -77,9 +77,9 @@ def test_brokers_go_on_when_all_of_zookeeper_stops(tmp_path, tools_of_either):
 
 @pytest.mark.parametrize("controller", [APACHE, OURS])
 def test_broker_serves_again_when_it_died_in_its_controlled_shutdown(tmp_path, tools_of_either, controller):
-    """The controller is paused while the broker requests its controlled shutdown. It handles the request only after the
-    broker has restarted. So the requests that the controller then sends are meant for the broker's former
-    generation."""
+    """The controller is paused while the broker requests its controlled shutdown. The controller handles the request
+    only after the broker has restarted. So the requests that the controller then sends are meant for the broker's
+    former generation."""
     need_zookeeper()
     tools = tools_of_either[APACHE]
     with ZooKeeperCluster(tmp_path, {1: controller, 2: OURS, 3: OURS}) as cluster:

@@ -74,7 +74,7 @@ def test_active_controller_answers_while_a_slow_disk_begins_segments() -> None:
         cluster.start()
         active = elected(cluster)
         assert active.machine is not None
-        # The duration of work on other threads, such as the begin of a segment.
+        # Sets the duration of work on other threads, such as the creation of a segment.
         active.machine.work_random = lambda least_s, most_s: begin_s
         client = cluster.client("watcher")
         waited_on: list[str] = []

@@ -1,7 +1,7 @@
 """A whole node, broker and controller, on a simulated disk whose power fails during one of its operations.
 
-The order of the operations depends on threads. So a seed repeats which writes survive a power cut, but not during which
-operation the power fails. KAFKACORE_CRASH_POINTS sets the number of power cuts (10; `all` means one at every
+The order of the operations depends on threads. So a seed determines which writes survive a power cut, but not during
+which operation the power fails. KAFKACORE_CRASH_POINTS sets the number of power cuts (10; `all` means one at every
 operation), and KAFKACORE_SEED sets the seed.
 """
 

@@ -1,5 +1,5 @@
-"""A controller compared with an independent model. In random order, brokers fail, leave and return, also without their
-disk, leaders report new ISRs, and operators reassign partitions and elect leaders. At the end all brokers are back and
+"""A controller compared with an independent model. In random order, brokers fail, leave and return (also without their
+disk), leaders report new ISRs, and operators reassign partitions and elect leaders. At the end all brokers are back and
 all replicas catch up, and then no reassignment may be in progress.
 
 The model knows which records each replica has, as numbers. A record counts as acknowledged if every member of the ISR
@@ -224,7 +224,7 @@ class Story:
                 self.model.look()
         for name in TOPICS:
             for index in range(PARTITIONS):
-                for _ in range(3):  # recover, grow the ISR under the old leader and, after a reassignment, the new one
+                for _ in range(3):  # recovery, a larger ISR and, after a reassignment, one under a new leader
                     await self._report_all(name, index)
                 row = self.harness.partition(name, index)
                 assert row.leader < 0 or (set(row.isr) == set(row.replicas) and not row.adding + row.removing), row

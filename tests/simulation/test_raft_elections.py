@@ -61,8 +61,8 @@ def test_observer_finds_a_new_leader_when_the_voters_still_named_the_old_one(see
     world.leader().crash()
     assert world.run_until(world.now + 30_000, lambda: world.leader() is not None)
     leader = world.leader().node_id
-    # No message says that the old leader is dead. The observer's fetch timeout ends, at the latest, one long Fetch
-    # after the timeouts of the voters.
+    # No message says that the old leader is dead. The observer's fetch timeout ends later than the voters'
+    # timeouts, but at most by the duration of one long Fetch.
     within = messages.FETCH_MAX_WAIT_MS + 100
     assert world.run_until(world.now + within, lambda: observer.raft.leader_id == leader)
 

@@ -130,7 +130,8 @@ def test_help_breaks_no_name_of_a_bug(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_command_prints_only_the_verdict_when_its_nodes_warn() -> None:
-    # The process must have no handler of its own for logs, as pytest has. In this run, a controller fences a broker.
+    # In a process without log handlers, Python writes warnings to stderr. This process has pytest's handlers, so the
+    # command runs in another one. In this run, a controller fences a broker.
     command = [
         sys.executable,
         "-m",

@@ -8,7 +8,7 @@ from tests.support.controller_stories import run_story
 from tests.support.planted_controllers import BUGS
 
 STORIES = int(os.environ.get("KAFKACORE_CONTROLLER_STORIES", "20"))
-HUNT = 150  # the maximum number of histories until the bug must show
+HUNT = 150  # the bug must show within this number of histories
 # The seed of the first history, chosen so that `make test` is short. Other seeds also find the bug.
 BEGIN = {"state_captured_when_queued": 30}
 

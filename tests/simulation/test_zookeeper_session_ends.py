@@ -31,7 +31,7 @@ def ask(world, method, make_request, version):
 
 
 class Protocol:
-    """One protocol: `begins` starts it, and `is_done` tells whether it has had its effect."""
+    """One protocol: `begins` starts it, and `is_done` returns whether it has had its effect."""
 
     version = LATEST  # the inter.broker.protocol.version
     elects = False  # whether the protocol elects a controller
@@ -277,8 +277,8 @@ def test_protocol_ends_when_the_connection_breaks_at_any_of_its_requests(protoco
 @HOW
 @pytest.mark.parametrize("protocol", [each for each in PROTOCOLS if not each.elects])
 def test_protocol_ends_when_the_session_of_the_next_controller_ends_too(protocol, takes_effect):
-    """A take-over sends about 30 requests. The session ends at some of them, and at others for each request of the
-    protocol."""
+    """A take-over sends about 30 requests. For each request of the protocol, the test ends the second session at
+    every STEP-th request of the take-over, beginning with a different one."""
     for at in range(1, run(protocol()).count + 1):
         for later in range(at % STEP + 1, TAKE_OVER_REQUESTS, STEP):
             assert run(protocol(), at, later, takes_effect=takes_effect).ended

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 @contextmanager
 def no_free_descriptor() -> Iterator[Callable[[], None]]:
     """Returns a context manager. Inside it, the process cannot open a file. The files that are already open stay open.
-    A call of the yielded function ends this early."""
+    A call of the yielded function ends this limit early."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def end() -> None:

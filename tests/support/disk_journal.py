@@ -1,8 +1,8 @@
 """Reads the journal of a process's file operations, which disk_journal.c writes, and computes the files that a power
 cut at any moment would leave.
 
-A finished sync makes the earlier content of a file durable. The disk may keep, lose or tear into sectors each later
-write or truncation, independently of the others. A name is durable once the process has synced its directory. A
+A finished sync makes the earlier content of a file durable. The disk may keep or lose each later write or truncation,
+or tear it into sectors, independently of the others. A name is durable once the process has synced its directory. A
 directory keeps the later changes of names up to some moment, and that moment differs from directory to directory.
 """
 
@@ -133,8 +133,8 @@ class Node:
             apply_names(self.durable_names, self.name_changes.pop(0)[1])
 
     def forget(self, before: int) -> None:
-        """Drops the changes before `before`, after a sync that failed: the kernel has marked the pages clean, so no
-        later sync writes them."""
+        """After a failed sync, drops the changes by operations before number `before`: the kernel has marked the pages
+        clean, so no later sync writes them."""
         self.changes = [change for change in self.changes if change.number >= before]
 
 

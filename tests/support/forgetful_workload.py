@@ -62,7 +62,7 @@ class Known:
         self.leaving: set[str] = set()
         self.gone: set[Uuid] = set()
         self.promised: dict[str, int] = {}  # by topic: all records below this offset must survive
-        self.written: dict[str, int] = {}  # by topic: the end of acknowledged records that may be lost with the power
+        self.written: dict[str, int] = {}  # by topic: the end of all acknowledged records; a power cut may lose some
         self.cut_below: dict[str, int] = {}  # by topic: the offset of the DeleteRecords requests
         self.producer_id = -1  # the highest producer id that the node has assigned
         self.last: dict[str, Sent] = {}

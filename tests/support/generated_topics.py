@@ -1,5 +1,6 @@
-"""Topics whose configuration and records come from a seed: every kind of key, value, header, timestamp and codec, and
-on request transactions. The log has gaps if the topic is compacted, has aborted transactions, or lost its beginning."""
+"""Topics whose configuration and records come from a seed: every kind of key, value, header, timestamp and codec, and,
+on request, transactions. The log has gaps if the topic is compacted, has aborted transactions, or lost its
+beginning."""
 
 import time
 from random import Random

@@ -454,7 +454,7 @@ class Consumer:
         self.world.ask(self, call, lambda answer: then(answer) if self.alive else None)
 
     def _wake(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Runs the step, unless the consumer has begun another step meanwhile."""
+        """Returns a function that runs the step, unless the consumer has died or begun another step since this call."""
         was = self.outstanding
         return lambda: step() if self.alive and self.outstanding == was else None
 

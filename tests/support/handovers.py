@@ -184,8 +184,8 @@ class Story:
         assert self.directory.quorum_state_version() == expected
 
     def errors(self):
-        """Returns the errors that our node has logged. Ignores one kind of error that our node must log, because it
-        leads a partition of Apache Kafka's topic of transactions."""
+        """Returns the errors that our node has logged. Ignores the errors about Apache Kafka's topic of transactions.
+        Our node must log them, because it leads a partition of this topic."""
         lines = self.directory.log.read_text(errors="replace").splitlines()
         return [line for line in lines if " ERROR kafkacore" in line and "__transaction_state" not in line]
 
@@ -269,7 +269,7 @@ class Story:
         """Waits until the log cleaner has compacted everything except the active segments. Checks that the cleaner has
         kept the newest record of each key and removed some records.
 
-        Partition 0 is the one that must lose records. In other partitions, the active segment can contain all of them:
+        Partition 0 is the one that must lose records. In other partitions, the active segment can contain all records:
         if it begins with a transaction marker, which has the present time, records with older times do not roll the
         segment.
         """
@@ -338,8 +338,8 @@ class Story:
             self.producer_ids |= {batch.producer_id for batch in self.directory.batches(topic)}
 
     def hold_leader_epochs(self):
-        """Checks that an epoch's start offset never changes if the epoch has records. A copied log does not contain the
-        other epochs."""
+        """Checks that an epoch's start offset never changes if the epoch has records. A copied log lacks the epochs
+        without records."""
         for partition in partitions():
             found, before = self.directory.leader_epochs(partition), self.epochs.get(partition, [])
             assert found == sorted(found) and found[-1:] >= before[-1:], (partition, before, found)

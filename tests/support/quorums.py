@@ -31,8 +31,7 @@ PATIENCE = {"controller.quorum.election.timeout.ms": 6000, "controller.quorum.fe
 
 class Member:
     """A node of the cluster in a process of its own. `kind` is OURS or a name in APACHE. `network` is the name of the
-    node's network namespace, or None. `jvm` has JVM options to use instead of those that
-    make the start quick."""
+    node's network namespace, or None. `jvm` replaces the JVM options for a quick start."""
 
     start_limit_s = APACHE_START_TIMEOUT_S
 

@@ -160,7 +160,7 @@ class GroupReads:
 
     def wait_read(self, writes):
         """Waits until the group has read what the leaders serve, in order, and nothing else. `assert_whole` compares
-        this with what was acknowledged."""
+        the leaders' records with the acknowledged ones."""
         expected = {
             each: self.cluster.read(self.cluster.state(*each).leader, *each, at_least=len(values))
             for each, values in writes.acknowledged.items()
@@ -175,8 +175,9 @@ class GroupReads:
         wait_until(lambda: self.values == expected, LIMIT_S, "every record read by the group", seen)
 
     def wait_committed(self):
-        """Waits until the group has committed all that it has read. After an election, librdkafka may go back to a
-        position that it began to check before, and read and commit the next records again."""
+        """Waits until the group has committed all that it has read. After an election, librdkafka checks its position.
+        It may then go back to the position that it had when the check began, and read and commit the next records
+        again."""
         expected = {each: len(values) for each, values in self.values.items()}
         partitions = [TopicPartition(*each) for each in expected]
         consumer = Consumer(

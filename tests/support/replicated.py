@@ -388,7 +388,7 @@ class Writes:
         )
         try:
             self._write(producer)
-            # Once, after a new producer epoch, a single flush returned although records were left.
+            # A single flush has been seen to return after a new producer epoch, although records were left.
             deadline = time.monotonic() + LIMIT_S
             while len(producer) and time.monotonic() < deadline:
                 producer.flush(1)

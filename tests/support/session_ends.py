@@ -8,16 +8,16 @@ from kafkacore.simulation.zookeeper_server import Connection
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.operations import Check, Multi
 
-UPKEEP = (wire.Ping, wire.Auth, wire.SetWatches, wire.Close)  # requests that no protocol sends
+UPKEEP = (wire.Ping, wire.Auth, wire.SetWatches, wire.Close)  # these only maintain a session, so they are not counted
 
 
 class SessionEnds:
     """Counts the requests of the sessions in `sessions`. When request number `at` arrives, the session that sent it
-    ends. Then counts the requests of all other sessions of brokers from 1, for the next number in `rest`.
+    ends. Then counts the requests of all sessions of brokers from 1 again, up to the next number in `rest`.
 
-    If `takes_effect`, ZooKeeper executes the last request first; the client never gets the answer. If `breaks`, only
-    the connection ends. `violations` has a sentence for each fenced write that ZooKeeper later accepts from a session
-    that does not own `/controller`."""
+    If `takes_effect`, ZooKeeper executes that request before the session ends; the client never gets the answer. If
+    `breaks`, only the connection ends. `violations` has a sentence for each fenced write that ZooKeeper later accepts
+    from a session that does not own `/controller`."""
 
     def __init__(self, world, sessions, at=None, *rest, takes_effect=False, breaks=False):
         self.world, self.sessions, self.takes_effect, self.breaks = world, sessions, takes_effect, breaks

@@ -143,7 +143,7 @@ class ZooKeeperFaults(torture.Faults):
 
     def wait_whole(self):
         """Waits as for a KRaft cluster. ZooKeeper 3.8.4 itself sometimes accepts no session any more after its leader
-        was stopped. Then restarts all its servers, as an operator would."""
+        was stopped. In that case this method restarts all its servers, as an operator would."""
         if not self.cluster.ensemble_serves():
             self.done[-1] += "; ZooKeeper serves no more and is restarted"
             with self.all_of_zookeeper_killed(None):

@@ -203,13 +203,13 @@ def test_no_step_of_a_large_decision_is_long(run, asked) -> None:
         longest_s.append(watch.longest_s)
 
     while len(longest_s) < ATTEMPTS and min(longest_s, default=1.0) >= LONGEST_STEP_S:
-        # Without a broker. A broker would replay the committed records on its own loop, and not in slices.
+        # Runs without a broker, because a broker would replay the committed records on its own loop, and not in slices.
         run(story, with_broker=False)
     assert min(longest_s) < LONGEST_STEP_S
 
 
 def slow(steps: int, seen: list[str], then: Callable[[], Any]) -> Callable[[], Any]:
-    """A decision that takes `steps` slices."""
+    """Returns a decision that takes `steps` slices."""
 
     def decide() -> Any:
         seen.append("begins")

@@ -224,7 +224,8 @@ def test_log_start_follows_the_leaders_when_it_has_deleted_records(replicas: Rep
 
 
 def test_log_start_never_lags_behind_the_high_watermark_when_the_leader_has_deleted_records(replicas: Replicas) -> None:
-    """The leader has deleted the records that the follower's log has instead of others. They never become readable."""
+    """The follower's log has diverging records at offsets where the leader has deleted its own. The diverging records
+    never become readable."""
     theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
     ours.become_leader(9, 5, 5)
     ours.append(batch(b"lost", 4))
@@ -392,8 +393,8 @@ def test_follower_never_acknowledges_records_when_their_sync_fails(tmp_path: Pat
 
 
 def diverged(replicas: Replicas) -> tuple[Any, Any]:
-    """Returns two logs that have epoch 5 up to offset 4. After that our log continues in epoch 5, and the leader's log
-    in epoch 7."""
+    """Returns two logs that have epoch 5 up to offset 4. After that the follower's log continues in epoch 5, and the
+    leader's log in epoch 7."""
     theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
     for log in (theirs, ours):
         log.become_leader(9, 5, 5)
@@ -556,7 +557,8 @@ def test_partition_is_not_fetched_while_no_file_descriptor_is_free_for_its_new_l
 
 
 def test_empty_log_is_cut_when_it_starts_after_the_leaders_end(replicas: Replicas) -> None:
-    """Otherwise the follower would join the ISR without the records that the leader appends up to that start."""
+    """Otherwise the follower would join the ISR without the records that the leader appends below the follower's
+    start."""
     theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
     ours.become_follower(9, 5, 5)
     assert ours.restart_as_follower(6, 5) == 0

@@ -317,7 +317,7 @@ def test_json_output_shows_keys_and_values_as_numbers(dump):
 
 
 def test_dump_reports_a_number_of_too_few_bytes(dump):
-    """The dump shows the records before the one with the number. kafka-dump-log ends there with a stack trace."""
+    """The dump shows the records before the one whose value is too short. There, kafka-dump-log shows a stack trace."""
     builder = RecordBatchBuilder(base_offset=7)
     builder.append(NOW, None, struct.pack(">i", 5))
     builder.append(NOW, None, b"abc")

@@ -148,8 +148,8 @@ def test_compaction_ends_without_loss_when_the_disk_is_full(reference: tuple[int
 
 
 def test_compaction_deletes_the_first_empty_segments_first() -> None:
-    """The compacted segment ends before these segments, so the node cannot know after a restart that it replaced them.
-    The cleaner never deletes a later record of a key before the earlier ones."""
+    """The compacted segment ends before these segments, so the node cannot know after a restart that the compaction
+    replaced them. The cleaner never deletes a later record of a key before the earlier ones."""
 
     def of_one_key() -> tuple[SimulatedDisk, LogManager, PartitionHandle]:
         disk = SimulatedDisk()

@@ -183,7 +183,7 @@ def test_truncation_waits_for_file_descriptors() -> None:
 
 
 def sized(keep: int) -> LogSettings:
-    """Returns settings with which retention keeps so many bytes."""
+    """Returns settings with which retention keeps `keep` bytes."""
     return LogSettings(segment_bytes=1024, flush_messages=1, retention_ms=-1, retention_bytes=keep)
 
 

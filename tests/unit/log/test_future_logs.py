@@ -866,7 +866,7 @@ def test_acknowledged_records_survive_a_power_cut_during_the_replacement(
 
 
 def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(paths: tuple[str, str]) -> None:
-    """Such a log remains after a compaction, or after the records between the two segments were lost."""
+    """Such a log remains after a compaction, or after the records before the empty segment were lost."""
     manager = manager_of(paths)
     led(manager, paths[0], batches=30)
     manager.close()
@@ -904,7 +904,8 @@ def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(path
 def test_copy_has_the_records_that_a_log_gets_while_the_copy_looks_for_its_last_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The log ends with an empty segment before the look-up and again after it, but with records between the two."""
+    """Before the look-up, the log ends with an empty segment. During the look-up, the log gets records, and then
+    another empty segment."""
     disk = SimulatedDisk()
     for path in ("/a", "/b"):
         disk.make_directories(path)
@@ -919,7 +920,7 @@ def test_copy_has_the_records_that_a_log_gets_while_the_copy_looks_for_its_last_
     manager.load()
     handle = manager.get(*KEY)
     assert handle is not None
-    handle.become_leader(1, 5)  # a new epoch would let the next copy find the gap
+    handle.become_leader(1, 5)  # the same epoch, because the next copy would find the gap in a new epoch
     handle.configure(LogSettings(segment_bytes=500))
     handle.open_ahead()
     log_move.hold_still(handle)  # waits until the log is open, so the append needs no read

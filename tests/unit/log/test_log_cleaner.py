@@ -237,7 +237,7 @@ def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
 
 
 def truncate(node: Node, handle: PartitionHandle, offset: int) -> None:
-    """Truncates a log while the node runs, when the upkeep writes checkpoints after each truncation."""
+    """Truncates a log as in a running node, whose upkeep writes checkpoints after each truncation."""
     node.manager.await_cuts(True)
     handle.truncate_to(offset)
     assert handle.awaits_checkpoint

@@ -249,7 +249,7 @@ def test_log_that_begins_anew_keeps_its_file_when_an_old_segment_of_that_name_is
 
 @pytest.mark.parametrize("first", ["DeleteRecords", "retention"])
 def test_first_segments_are_removed_without_a_gap_when_two_threads_delete_them(tmp_path: Path, first: str) -> None:
-    """A load drops all segments after a gap."""
+    """If a gap remained after a crash, a load would drop all segments after the gap."""
     disk, handle = led_on_fault_disk(tmp_path, retention_ms=-1)
 
     def bases() -> list[int]:
@@ -280,7 +280,7 @@ def test_first_segments_are_removed_without_a_gap_when_two_threads_delete_them(t
 
 
 def test_directory_stays_online_when_a_log_begins_anew_during_a_retention_check(tmp_path: Path) -> None:
-    """The check opens the time indexes of a loaded log, and the new beginning removes these files, the last ones
+    """The check opens the time indexes of a loaded log while `truncate_fully` removes these files, the last ones
     first."""
     disk = FaultDisk()
     directory = LogDirectory(disk.environment(), str(tmp_path))
@@ -304,14 +304,14 @@ def test_directory_stays_online_when_a_log_begins_anew_during_a_retention_check(
 
 
 def test_reads_and_searches_see_all_records_during_the_first_append_after_a_load(tmp_path: Path) -> None:
-    """The first append wakes the last segment: it reads the segment's end again, while readers open the same files."""
+    """The first append reads the end of the last segment again, while readers open the same files."""
     disk = FaultDisk()
     directory = LogDirectory(disk.environment(), str(tmp_path))
     handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(index_interval_bytes=300))
     handle.become_leader(1, 0)
     for number in range(60):
         assert handle.append(batch(b"%d" % number)).error == 0
-    disk.slow_down(1_000)  # both open the files for so long that they do it at the same time
+    disk.slow_down(1_000)  # so slow that the append and the reads open the files at the same time
     for _ in range(20):
         end = handle.end_offset
         handle.shut()

@@ -278,12 +278,12 @@ def test_load_keeps_gaps_that_a_follower_copied_from_its_leader(
 def test_segment_of_a_follower_begins_where_the_previous_one_ended_when_a_gap_is_between_their_records(
     tmp_path: Path,
 ) -> None:
-    """A load would take a gap between two segments for a lost end of the earlier one."""
+    """Otherwise, a load would treat the gap as a lost end of the previous segment."""
     assert followed(tmp_path, [0, 1, 2, 3, 4, 9, 10]) == [0, 5]
 
 
 def test_recovery_truncates_the_log_at_a_batch_when_its_base_offset_is_damaged(tmp_path: Path) -> None:
-    """No checksum covers the base offset, but the next batch has a lower one."""
+    """No checksum covers the base offset, but the lower base offset of the next batch shows the damage."""
     path = made(tmp_path, 5)
     log = path / f"{0:020d}.log"
     data = bytearray(log.read_bytes())

@@ -22,7 +22,7 @@ TOPIC = Uuid(bytes(range(16)))
 
 
 class Node:
-    """A partition of node 1 with replicas on nodes 2 and 3, in a world whose clock stands still."""
+    """A partition of node 1 with replicas on nodes 2 and 3, and a clock that stands still."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()

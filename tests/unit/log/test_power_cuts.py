@@ -80,7 +80,8 @@ def check_log(handle: PartitionHandle, at_least: int) -> None:
 
 
 def operations_of_a_start() -> int:
-    """Returns the number of disk operations of a start. A power failure during the start leaves no log."""
+    """Returns the number of disk operations of a start. Tests cut the power later, because a cut during the start
+    leaves no log."""
     disk = new_disk()
     manager, _ = start(disk)
     operations = disk.operations
@@ -98,7 +99,7 @@ def operations_of_a_run() -> int:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_acknowledged_batches_survive_a_power_cut_at_any_operation(seed: int) -> None:
-    ordered = seed < 3  # otherwise the disk keeps any of the changes of names
+    ordered = seed < 3  # otherwise the disk can keep any subset of the changes of names
     for cut in range(operations_of_a_start(), operations_of_a_run()):
         disk = new_disk()
         disk.cut_power_at(cut)

@@ -13,8 +13,8 @@ from kafkacore.protocol.apis import ApiKey
 
 
 class Transport:
-    """A transport that answers ApiVersions, and then calls `after`. The answer has scheduled the last step of the task
-    that connects. So what `after` schedules runs when this task has ended, but before the callbacks of its end."""
+    """A transport that answers ApiVersions, and then calls `after`. The answer wakes the task that connects, which
+    then ends. So a callback that `after` schedules runs when this task has ended, but before its done callbacks."""
 
     def __init__(self, protocol: asyncio.Protocol, after: Callable[[], object]) -> None:
         self.protocol, self.after, self.aborted = protocol, after, False
@@ -33,7 +33,7 @@ class Transport:
 
 
 def request_that_meets(act: Callable[[NodeClient], object]) -> tuple[Transport, NodeClient]:
-    """Sends a request. Calls `act` with the client, see Transport. Returns the transport and the client."""
+    """Sends a request on a Transport whose `after` calls `act` with the client. Returns the Transport and client."""
     opened = []
 
     async def run() -> NodeClient:

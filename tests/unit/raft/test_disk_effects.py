@@ -194,7 +194,7 @@ for _name in ("read", "truncate", "trim", "snapshot_size", "read_snapshot", "wri
 
 
 def with_snapshot(log: MemoryLog, records: int) -> None:
-    """Returns a log with a snapshot that begins with the voters 1, 2 and 3."""
+    """Makes the log begin at a snapshot. The snapshot has the voters 1, 2 and 3, and then `records` topics."""
     history = VoterHistory(VoterSet())
     history.set_version(0, 1)
     history.set_voters(0, voters(1, 2, 3))

@@ -213,7 +213,7 @@ def test_trimmed_records_stay_away_after_a_restart_when_their_segment_is_kept(
     log.finish_snapshot(snapshot_id)
     log.trim(start)
     log.close()
-    # The next change writes the file of the epochs without those below the log start.
+    # Writes the epochs as the next change of the log does: without those below the log start.
     (place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
     again = place.open()
     assert (again.start_offset, again.end_offset) == (start, 10)
@@ -350,8 +350,8 @@ def test_append_waits_for_no_disk_when_a_segment_begins() -> None:
 
 
 class ShortOfFiles:
-    """A log in several segments. After `run_out`, no file descriptor is free. Descriptors become free while the log
-    waits for the time with the number `waits`."""
+    """A log in several segments. After `run_out`, no file descriptor is free until the log has begun its wait with the
+    number `waits`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.disk = SimulatedDisk()
@@ -384,7 +384,7 @@ class ShortOfFiles:
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
 def test_append_waits_for_a_file_descriptor_when_a_segment_begins(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
     short = ShortOfFiles(monkeypatch)
-    short.run_out("names", error, waits=8)  # longer than the log refuses appends after one attempt
+    short.run_out("names", error, waits=8)  # these waits outlast the refusal of appends after one attempt
     append(short.log, data_batch([b"y" * 200], 3, 1, 1))
     assert short.log.end_offset == 4 and short.waits >= 8
     short.close()
@@ -401,7 +401,7 @@ def test_append_waits_when_no_file_of_the_full_segment_can_be_opened(
 
         def wait(seconds: float) -> None:
             waits.append(seconds)
-            if len(waits) == 8:  # longer than the log refuses appends after one attempt
+            if len(waits) == 8:  # these waits outlast the refusal of appends after one attempt
                 end()
             sleep(seconds)
 

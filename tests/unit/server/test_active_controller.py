@@ -71,7 +71,8 @@ def test_heartbeat_that_waits_for_a_lost_controller_goes_to_the_new_one_at_once(
 
 
 def test_request_that_must_not_be_repeated_waits_until_the_old_connection_ends() -> None:
-    """The old controller may have committed the request. Like Apache Kafka, we repeat it when the connection ends."""
+    """The old controller may have committed the request. Like Apache Kafka, we repeat the request when the connection
+    ends."""
 
     async def story() -> None:
         links = Links()
@@ -101,7 +102,7 @@ def test_connections_stay_when_the_old_controller_is_active_again_in_time() -> N
         links.elect(NEW)
         links.elect(OLD)
         asking = asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS))
-        await asyncio.sleep(limit_ms / 1000)  # this sleep begins after the timer of the limit, so it also ends after it
+        await asyncio.sleep(limit_ms / 1000)  # begins after the timer of the limit, so also ends after that timer
         assert OLD not in links.ended
         asking.cancel()
 

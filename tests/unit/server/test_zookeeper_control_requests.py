@@ -30,8 +30,8 @@ class Broker:
     def __init__(self):
         self.epoch, self.offline, self.lost, self.loaded, self.deleted = CZXID, set(), set(), [], []
         self.counted = []
-        self.held, self.failed = None, set()  # what deletions wait for, and those that fail
-        self.topics, self.reads = {"t", "u"}, 0  # those in ZooKeeper, and how often this broker has read them
+        self.held, self.failed = None, set()  # what deletions wait for, and the deletions that fail
+        self.topics, self.reads = {"t", "u"}, 0  # the topics in ZooKeeper, and how often this broker has read them
         self.faults = []
         self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch, self.faults.append)
         self.role_deltas = []
@@ -43,8 +43,8 @@ class Broker:
         )  # fmt: skip
 
     def is_offline(self, topic, index, *, is_new):
-        """`offline` has the logs in a failed directory, and `lost` has the partitions without a log, whose log may have
-        been there."""
+        """`offline` has the logs in a failed directory. `lost` has the partitions whose log may be in a directory that
+        could not be opened."""
         key = topic, index
         return key in self.offline or (not is_new and key in self.lost)
 

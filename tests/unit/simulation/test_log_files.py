@@ -42,7 +42,7 @@ def test_log_names_the_offset_from_which_it_changed_when_batches_come_and_go(dis
 
 
 def test_log_names_the_offset_of_a_batch_when_only_its_leader_epoch_has_changed(disk: SimulatedDisk) -> None:
-    """A leader appends the batch of an idempotent producer again that an earlier leader had not committed."""
+    """An earlier leader did not commit a producer's batch, and a new leader has appended this batch again."""
 
     def long(base: int, epoch: int) -> bytes:
         made = data_batch([b"v" * 1000], base, epoch, 0)

@@ -64,7 +64,8 @@ def test_plan_is_better_than_the_proposal_of_kafka_reassign_partitions(seed: int
 
 
 def test_plan_exchanges_cold_and_hot_replicas_when_no_single_move_helps() -> None:
-    # Broker 0 holds all the bytes, and broker 1 gets all the records. No broker is full in both.
+    # In rack a, broker 0 holds nearly all bytes, and broker 1 gets all records. In rack b, brokers 2 and 3 divide the
+    # load in the same way.
     cold = [Partition("cold", number, (0, 2), 100) for number in range(4)]
     hot = [Partition("hot", number, (1, 3), 1, 50.0) for number in range(4)]
     before = [*cold, *hot]
@@ -74,7 +75,7 @@ def test_plan_exchanges_cold_and_hot_replicas_when_no_single_move_helps() -> Non
 
 
 def test_plan_moves_the_fewest_bytes_when_rates_are_uneven() -> None:
-    # Either hot partition evens out the rates. The one of fewer bytes moves.
+    # A move of either hot partition evens out the rates. The plan moves the one with fewer bytes.
     before = [
         Partition("t", 0, (0,), 30, 10.0), Partition("t", 1, (0,), 20, 10.0), Partition("t", 2, (1,), 50, 0.0),
         Partition("t", 3, (1,), 20, 0.0),

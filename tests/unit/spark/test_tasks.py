@@ -23,8 +23,8 @@ RANGES = [Range("a", 0, 0, 5), Range("b", 0, 0, 7), Range("b", 1, 3, 9), Range("
 
 
 class Reads:
-    """A stub of the client. Each range gives a batch with one row, its end offset. `lost` has an error for a topic,
-    whose ranges give no batch."""
+    """A stub of the client. Each range gives a batch with one row, its end offset. `lost` has errors by topic. The
+    ranges of these topics give no batch."""
 
     def __init__(self, lost=None):
         self.lost = lost or {}

@@ -315,7 +315,7 @@ def test_closing_waits_for_requests_under_way_and_refuses_the_rest():
 
 @pytest.mark.parametrize("early", [0, 2])
 def test_a_call_ends_when_its_session_is_closed_after_part_of_it_was_sent(early):
-    """`early` of the operations that were sent are answered before the close."""
+    """The server answers `early` of the sent operations before the close."""
     driver = Driver(max_outstanding_bytes=1_000).open().greeted()
     driver.submit("many", *[SetData("/a", bytes(200))] * 10)
     driver.submit("unsent", Exists("/a"))

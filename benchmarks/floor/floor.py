@@ -5,7 +5,7 @@ brokers.
 
 The directory decides the file system, so name the directory that the brokers write to. Pages that the machine touches
 for the first time cost several times as much as recycled ones, most of all in a virtual machine that gets memory on
-demand. So each round writes the same amount as the round before and deletes it, and the first round does not count.
+demand. So each round writes and then deletes the same amount of data, and the first round does not count.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Measures kafkacore's implementations of CRC-32C, as far as this processor can run them, beside those in Python
-clients. Does the same for the implementations of gzip's CRC-32, beside zlib's.
+"""Compares kafkacore's implementations of CRC-32C with those in Python clients, and its implementations of gzip's
+CRC-32 with zlib's. Measures only the implementations that this processor can run.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """

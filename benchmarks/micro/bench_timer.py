@@ -1,5 +1,5 @@
-"""Benchmarks of the timing wheel, compared with a heap. Some set timers and cancel them, as happens to most timers. The
-others let the timers fire.
+"""Benchmarks of the timing wheel, compared with a heap. Some benchmarks set timers and cancel them, as happens to most
+timers. The other benchmarks let the timers fire.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_timer.py --benchmark-group-by=group --benchmark-columns=min,median
 """

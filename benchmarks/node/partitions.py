@@ -1,6 +1,6 @@
 """`python -m benchmarks.node.partitions` measures how long a node with many partitions takes to start and to stop.
 
-The benchmark measures three times: from exec to the first ApiVersions answer, from exec to the first acknowledged
+The benchmark measures three durations: from exec to the first ApiVersions answer, from exec to the first acknowledged
 record in a new topic (see `benchmarks.peers.start`), and from SIGTERM to the end of the process. Our node and Apache
 Kafka run alternately. Before the first start, each broker has filled its own directory with topics of 100 partitions,
 with one record in each partition, and has shut down cleanly. The column "CPU s until then" is the CPU time that all

@@ -1,9 +1,10 @@
 """`python -m benchmarks.node.sampling` measures the cost of the sampled request log.
 
-Two nodes of one build, one with sampling and one without, alternately serve the same small requests. The node that
-begins alternates. Small requests are the most expensive case, because a sample costs the same for each request. The
-benchmark compares neighbouring runs, because other load on the machine changes from minute to minute. Nearly all of the
-cost comes from the thread that writes the lines. This thread's share of the node's CPU depends little on other load.
+Two nodes of one build, one with sampling and one without, alternately serve the same small requests. They take
+turns to begin a round. Small requests are the most expensive case, because a sample costs the same for each request.
+The benchmark compares neighbouring runs, because other load on the machine changes from minute to minute. Nearly all of
+the cost comes from the thread that writes the lines. This thread's share of the node's CPU depends little on other
+load.
 """
 
 import argparse

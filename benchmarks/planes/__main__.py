@@ -50,7 +50,7 @@ FENCED_BROKER = 999
 CONNECTIONS = 600
 PAGE_CACHE_BYTES = 4 << 30  # more than a load writes
 TOPIC, PARTITIONS = "load", 16
-WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # a request may create 10,000 records, also one for the topic
+WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # a request creates at most 10,000 records, one of them for the topic
 WARM_UP = 100
 CREATED = "c"
 # The position of the first topic's error in a CreateTopics answer, for a name of this prefix and eight digits. The

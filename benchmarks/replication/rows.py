@@ -141,7 +141,7 @@ def killed(nodes, victim):
 
 
 def stopped(nodes, sizes):
-    """Stops with SIGTERM a broker that leads many partitions."""
+    """Sends SIGTERM to a broker that leads many partitions."""
     active = nodes.leader()
     victim = next(node_id for node_id in NODES if node_id != active)
     topic = nodes.fresh_topic(sizes.led_partitions, leader=victim)

@@ -295,7 +295,22 @@ class Load:
         """Checks that a consumer reads every acknowledged record once, in the order in which its partition received the
         records."""
         assert not self.lost, self.lost[0]
-        assert read_to_end(self.cluster.bootstrap, list(self.acknowledged)) == self.acknowledged
+        found = read_to_end(self.cluster.bootstrap, list(self.acknowledged))
+        differing = [difference(each, self.acknowledged[each], found[each]) for each in self.acknowledged]
+        assert not any(differing), "\n".join(filter(None, differing))
+
+
+def difference(partition, expected, found):
+    """Returns a line about the first difference between two lists of values, or "" if they are equal."""
+    if found == expected:
+        return ""
+    first = next((i for i, pair in enumerate(zip(expected, found, strict=False)) if pair[0] != pair[1]), None)
+    first = min(len(expected), len(found)) if first is None else first
+    return (
+        f"{partition}: {len(expected)} records were acknowledged, and {len(found)} were read: from record {first} on, "
+        f"{expected[first : first + 10]} and {found[first : first + 10]}; "
+        f"{len(set(expected) - set(found))} are lost, and {len(found) - len(set(found))} are repeated"
+    )
 
 
 def read_to_end(bootstrap, partitions):

@@ -177,7 +177,8 @@ class Plane:
         before, now = was.max_connections_per_ip_overrides, limits.max_connections_per_ip_overrides
         if before != now:
             # A removed name and a remaining name may have the same address, so the removals come first.
-            overrides = [(host, NO_OVERRIDE) for host, _ in before if host not in dict(now)] + [*now]
+            removed = dict(before).keys() - dict(now).keys()
+            overrides = [(host, NO_OVERRIDE) for host in removed] + [*now]
             asyncio.get_running_loop().run_in_executor(None, self._limit_addresses, overrides)
         self._acceptor.limit_plane(self.native, limits.per_second())
         for number in range(self._accepting):

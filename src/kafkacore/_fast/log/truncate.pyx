@@ -27,7 +27,7 @@ from kafkacore._fast.log.segment cimport (
 )
 from kafkacore._fast.log.segment_find cimport Position, segment_find, segment_largest_timestamp
 from kafkacore._fast.log.segment_index cimport (
-    segment_cut_entries, segment_cut_files, segment_load_indexes, segment_reserve,
+    segment_cut_entries, segment_cut_files, segment_load_indexes, segment_note_greatest, segment_reserve,
 )
 from kafkacore._fast.log.txn_index cimport txn_index_truncate
 from kafkacore._fast.wait.mail cimport Inbox, Mail, inbox_post
@@ -252,8 +252,7 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     if result < 0:
         return result
     mutex_lock(&log.lock)
-    store64(&last.offset_of_max_timestamp, at)
-    store64(&last.max_timestamp_ms, largest_ms)
+    segment_note_greatest(last, largest_ms, at)
     mutex_unlock(&log.lock)
     return 0
 

@@ -208,7 +208,8 @@ def has_given_up(process: NodeProcess) -> bool:
     SPARE_FILES)."""
     status = process.child.process.poll()
     assert status != 0, "the node exited with 0 in spite of the failed sync"
-    return status is not None or any(given_up in process.log.read_text(errors="replace") for given_up in SPARE_FILES)
+    log = process.log.read_text(errors="replace")
+    return status is not None or any(given_up in log for given_up in SPARE_FILES)
 
 
 def failing_syncs(recording: Recording) -> list[int]:

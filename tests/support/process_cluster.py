@@ -18,6 +18,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.ports import free_ports
 from processes import wait_until
 from quorums import METADATA, OURS, Member, members_seen
+from record_checks import first_difference
 
 LIMIT_S = 60
 TOPIC_EACH_S = 0.3
@@ -296,21 +297,13 @@ class Load:
         records."""
         assert not self.lost, self.lost[0]
         found = read_to_end(self.cluster.bootstrap, list(self.acknowledged))
-        differing = [difference(each, self.acknowledged[each], found[each]) for each in self.acknowledged]
-        assert not any(differing), "\n".join(filter(None, differing))
-
-
-def difference(partition, expected, found):
-    """Returns a line about the first difference between two lists of values, or "" if they are equal."""
-    if found == expected:
-        return ""
-    first = next((i for i, pair in enumerate(zip(expected, found, strict=False)) if pair[0] != pair[1]), None)
-    first = min(len(expected), len(found)) if first is None else first
-    return (
-        f"{partition}: {len(expected)} records were acknowledged, and {len(found)} were read: from record {first} on, "
-        f"{expected[first : first + 10]} and {found[first : first + 10]}; "
-        f"{len(set(expected) - set(found))} are lost, and {len(found) - len(set(found))} are repeated"
-    )
+        differing = [
+            f"{each}: {first_difference(found[each], expected)}; {len(set(expected) - set(found[each]))} are lost, and "
+            f"{len(found[each]) - len(set(found[each]))} are repeated"
+            for each, expected in self.acknowledged.items()
+            if found[each] != expected
+        ]
+        assert not differing, "\n".join(differing)
 
 
 def read_to_end(bootstrap, partitions):

@@ -84,6 +84,14 @@ def misplaced(where, producer, records, at):
             return
 
 
+def first_difference(found, expected):
+    """Returns a text for a message that shows where two lists of records diverge."""
+    at = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
+    if at is None:
+        at = min(len(found), len(expected))
+    return f"{len(found)} of {len(expected)} records; at {at}: {found[at : at + 3]} in place of {expected[at : at + 3]}"
+
+
 def difference(where, producer, found, expected):
     """Checks that no acknowledged record is lost, and that the records are in the order in which the producer sent
     them."""

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from brokers import APACHE
 from process_cluster import LIMIT_S
 from processes import ROOT, wait_until
-from replicated import first_difference
+from record_checks import first_difference
 
 NEW_IDS = 10  # the id of a new broker, minus the id of the broker that it replaces
 THROTTLE = 50_000_000  # bytes per second, far more than a test moves

@@ -320,14 +320,6 @@ def stored(batch, record):
     return Stored(record.offset, record.value, batch.producer_id, batch.producer_epoch, sequence)
 
 
-def first_difference(found, expected):
-    """Returns a text for a message that shows where two lists of records diverge."""
-    at = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
-    if at is None:
-        at = min(len(found), len(expected))
-    return f"{len(found)} of {len(expected)} records; at {at}: {found[at : at + 3]} in place of {expected[at : at + 3]}"
-
-
 class Writes:
     """Writes to partitions with an idempotent producer and acks=all, on a thread: `with Writes(cluster, which) as w`.
 
